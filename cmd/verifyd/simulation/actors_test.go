@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
 	"net/netip"
 	"runtime"
 	"strings"
@@ -71,6 +72,7 @@ func (w *world) start(ctx context.Context, name string) (p *process, ok bool) {
 		Completions: serve(natsconf.NewWriter(conn, topology.StreamCompletions)),
 		Pending:     serve(natsconf.NewWriter(conn, topology.BucketStream(topology.BucketSessions))),
 		Retries:     serve(natsconf.NewSingleWriter(conn, topology.StreamRetries)),
+		Identities:  serve(natsconf.NewWriter(conn, topology.BucketStream(topology.BucketIdentities))),
 	})
 	return p, true
 }
@@ -82,14 +84,13 @@ func (p *process) close() {
 	p.conn.Close()
 }
 
-// edge is a process that starts and completes sessions.
-type edge struct{ *process }
-
-// worker is a dispatcher's process, and those that take its place.
+// worker is a dispatcher or an edge: a process, and those that take its place.
 type worker struct {
 	w    *world
 	name string
 	work context.Context
+	// makes what its processes do until their context ends
+	part func(l *life) (serve func(context.Context), err error)
 	all  sync.WaitGroup // of its lives
 
 	mu   sync.Mutex
@@ -100,11 +101,13 @@ type worker struct {
 type life struct {
 	*process
 
-	kill context.CancelFunc
+	pages http.Handler    // of an edge
+	ctx   context.Context // until its end
+	kill  context.CancelFunc
+	died  chan struct{} // closed when it was killed
 
 	mu    sync.Mutex
-	gone  bool
-	conns []*simtest.Conn // to receivers
+	conns []*simtest.Conn // to receivers and identity networks
 }
 
 // begin begins a life, after a pause.
@@ -120,20 +123,10 @@ func (k *worker) begin(pause time.Duration) {
 			return
 		}
 		defer p.close()
-		l := &life{process: p}
-		var ctx context.Context
-		ctx, l.kill = context.WithCancel(k.work)
+		l := &life{process: p, died: make(chan struct{})}
+		l.ctx, l.kill = context.WithCancel(k.work)
 		defer l.kill()
-		d, err := dispatcher.New(dispatcher.Config{
-			Conn: p.conn, Sessions: p.store, Secrets: secrets{}, Policy: policy, Log: zerolog.Nop(),
-			Timeout: timeout, RetryFor: retryFor,
-			Random: func() float64 { return k.w.draw("pause of %s", k.name).Float64() },
-			Now:    l.now,
-			Client: callback.New(callback.Config{
-				RootCAs: receiverCA.Pool(), Policy: policy, Timeout: timeout, Dial: l.dial,
-			}),
-			Supervise: suture.Spec{FailureBackoff: time.Second, EventHook: func(suture.Event) {}},
-		})
+		serve, err := k.part(l)
 		if err != nil {
 			k.w.fail("%s: %v", k.name, err)
 			return
@@ -141,8 +134,26 @@ func (k *worker) begin(pause time.Duration) {
 		k.mu.Lock()
 		k.life = l
 		k.mu.Unlock()
-		_ = d.Serve(ctx)
+		serve(l.ctx)
 	})
+}
+
+// dispatches makes a process a dispatcher.
+func dispatches(l *life) (func(context.Context), error) {
+	d, err := dispatcher.New(dispatcher.Config{
+		Conn: l.conn, Sessions: l.store, Secrets: secrets{}, Policy: policy, Log: zerolog.Nop(),
+		Timeout: timeout, RetryFor: retryFor,
+		Random: func() float64 { return l.w.draw("pause of %s", l.name).Float64() },
+		Now:    l.now,
+		Client: callback.New(callback.Config{
+			RootCAs: receiverCA.Pool(), Policy: policy, Timeout: timeout, Dial: l.dial,
+		}),
+		Supervise: suture.Spec{FailureBackoff: time.Second, EventHook: func(suture.Event) {}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) { _ = d.Serve(ctx) }, nil
 }
 
 // now is the process's look at its clock. The last one before the first byte of a callback may come long
@@ -155,11 +166,18 @@ func (l *life) now() time.Time {
 	return time.Now()
 }
 
+// gone reports whether the process was killed.
+func (l *life) gone() bool {
+	select {
+	case <-l.died:
+		return true
+	default:
+		return false
+	}
+}
+
 func (l *life) dial(ctx context.Context, _, address string) (net.Conn, error) {
-	l.mu.Lock()
-	gone := l.gone
-	l.mu.Unlock()
-	if gone {
+	if l.gone() {
 		return nil, errGone
 	}
 	conn, err := l.w.dial(ctx, l.name, address)
@@ -168,7 +186,7 @@ func (l *life) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.gone {
+	if l.gone() {
 		conn.Reset()
 	}
 	l.conns = append(l.conns, conn)
@@ -200,7 +218,7 @@ func (k *worker) replace(pause time.Duration) {
 	}
 	l.endpoint.Kill()
 	l.mu.Lock()
-	l.gone = true
+	close(l.died)
 	for _, c := range l.conns {
 		c.Reset()
 	}
@@ -209,8 +227,20 @@ func (k *worker) replace(pause time.Duration) {
 	k.begin(pause)
 }
 
+// ask has the process that lives do something; one that was killed meanwhile answers nobody.
+func (k *worker) ask(do func(ctx context.Context, l *life) error) error {
+	l := k.current()
+	if l == nil {
+		return errGone
+	}
+	if err := do(l.ctx, l); !l.gone() {
+		return err
+	}
+	return errGone
+}
+
 // unanswered reports whether a call may be repeated.
 func unanswered(err error) bool {
 	return errors.Is(err, natsconf.ErrUncertain) || errors.Is(err, natsconf.ErrUnavailable) ||
-		errors.Is(err, natsconf.ErrConflict)
+		errors.Is(err, natsconf.ErrConflict) || errors.Is(err, errGone)
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -66,7 +67,11 @@ func (w *world) dial(ctx context.Context, worker, address string) (*simtest.Conn
 		_ = far.Close()
 		return near, nil
 	}
-	w.talking.Go(func() { w.receive(far) })
+	if n := networkAt(address); n != nil {
+		w.talking.Go(func() { n.receive(w, far) })
+	} else {
+		w.talking.Go(func() { w.receive(far) })
+	}
 	return near, nil
 }
 
@@ -78,22 +83,31 @@ func (w *world) receive(wire *simtest.Conn) {
 	if conn.Handshake() != nil {
 		return
 	}
+	exchange(wire, conn, func(q *http.Request, _ url.Values) bool {
+		return w.answer(strings.TrimPrefix(q.URL.Path, "/"), conn, wire)
+	})
+}
+
+// exchange has each request on a connection answered; form is what its body holds, where that is one.
+func exchange(wire *simtest.Conn, conn io.Reader, answer func(q *http.Request, form url.Values) (goOn bool)) {
 	for in := bufio.NewReader(conn); ; {
 		_ = wire.SetReadDeadline(time.Now().Add(time.Minute))
 		q, err := http.ReadRequest(in)
 		if err != nil {
 			return
 		}
-		if _, err := io.Copy(io.Discard, q.Body); err != nil {
+		body, err := io.ReadAll(q.Body)
+		if err != nil {
 			return
 		}
-		if !w.answer(strings.TrimPrefix(q.URL.Path, "/"), conn, wire) {
+		form, _ := url.ParseQuery(string(body))
+		if !answer(q, form) {
 			return
 		}
 	}
 }
 
-// behaviours are what a receiver may do with a request, by what makes them happen.
+// behaviours are what a receiver or an identity network may do with a request, by what makes them happen.
 var behaviours = map[string]func(p *part) (goOn bool){
 	"answer 500": func(p *part) bool { return p.status(500, "Content-Length: 0\r\n\r\n") },
 	"answer 404": func(p *part) bool { return p.status(404, "Content-Length: 2\r\n\r\nno") },
@@ -123,11 +137,11 @@ var behaviours = map[string]func(p *part) (goOn bool){
 	},
 	"answer is slow": func(p *part) bool {
 		time.Sleep(time.Duration(p.r.IntN(12000)) * time.Millisecond) // of the bubble
-		return p.status(200, "Content-Length: 0\r\n\r\n")
+		return p.status(200, p.right)
 	},
 	"answer with more": func(p *part) bool {
 		_, _ = io.WriteString(p.conn, "HTTP/1.1 103 Early Hints\r\n\r\n")
-		return p.status(200, "Content-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		return p.status(200, p.right+"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 	},
 	"answer and close": func(p *part) bool {
 		p.status(204, "Connection: close\r\n\r\n")
@@ -138,44 +152,47 @@ var behaviours = map[string]func(p *part) (goOn bool){
 // behaviourNames has their order.
 var behaviourNames = sortedKeys(behaviours)
 
-// part is a receiver's part in one exchange.
+// part is the part in one exchange of who answers.
 type part struct {
-	w    *world
-	name string // of the session
-	conn *tls.Conn
-	wire *simtest.Conn
-	r    *rand.Rand
+	w     *world
+	conn  io.Writer
+	wire  *simtest.Conn
+	r     *rand.Rand
+	right string                      // what follows the status line in the answer that is right
+	said  func(code int, rest string) // is called with what is about to be answered
 }
 
 // status answers; what follows is behind the status line.
 func (p *part) status(code int, rest string) bool {
-	p.w.mu.Lock()
-	t := p.w.talkerOf(p.name)
-	t.statuses = append(t.statuses, code)
-	p.w.noteLocked("receiver answers %s with %d", p.name, code)
-	p.w.mu.Unlock()
+	p.said(code, rest)
 	_, err := io.WriteString(p.conn, "HTTP/1.1 "+strconv.Itoa(code)+" X\r\n"+rest)
 	return err == nil
 }
 
 func (w *world) answer(name string, conn *tls.Conn, wire *simtest.Conn) (goOn bool) {
-	r := w.draw("answer to %s", name)
+	p := &part{w: w, conn: conn, wire: wire, r: w.draw("answer to %s", name),
+		right: "Content-Length: 0\r\n\r\n", said: func(code int, _ string) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			t := w.talkerOf(name)
+			t.statuses = append(t.statuses, code)
+			w.noteLocked("receiver answers %s with %d", name, code)
+		}}
 	w.mu.Lock()
 	saw := w.talkerOf(name)
 	saw.posts = append(saw.posts, time.Now())
 	w.hears = w.hears && wire.LocalAddr().String() != w.deaf
 	behaviour := ""
 	for _, b := range behaviourNames {
-		if !w.calm && w.happens(r, b) {
+		if !w.calm && w.happens(p.r, b) {
 			behaviour = b
 			break
 		}
 	}
 	w.noteLocked("receiver gets %s, %s", name, behaviour)
 	w.mu.Unlock()
-	p := &part{w: w, name: name, conn: conn, wire: wire, r: r}
 	if do, ok := behaviours[behaviour]; ok {
 		return do(p)
 	}
-	return p.status(200, "Content-Length: 0\r\n\r\n")
+	return p.status(200, p.right)
 }

@@ -12,6 +12,7 @@ import (
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
 	"verifyd/sessions/proof"
+	"verifyd/sessions/store"
 )
 
 // session is one session of a schedule: what its seed decides, and what those were told who took part.
@@ -20,21 +21,28 @@ type session struct {
 	number int
 	name   string
 	once   bool // its policy
+	pages  bool // its users come to the edges' pages; others complete it in the edges' stores
 
 	mu       sync.Mutex
 	started  *sessions.Session // nil: nobody was told that it was
+	token    sessions.Token
 	redeemed int
 	won      []sessions.Outcome // told to be stored, each by whoever completed it
 	saw      []sessions.Outcome // told to be stored before
-	known    bool               // a code was confirmed
+	browsers []*browser
+	visits
 }
 
 func (w *world) newSession(number int) *session {
 	return &session{w: w, number: number, name: fmt.Sprint("s", number)}
 }
 
+// pagesShare is the share of sessions whose users come to the pages. A sign-in there costs several times what
+// a completion in the store does.
+const pagesShare = 0.5
+
 // start starts it at an edge.
-func (s *session) start(ctx context.Context, edges []*edge) bool {
+func (s *session) start(edges []*worker) bool {
 	r := s.w.draw("start of %s", s.name)
 	q := sessions.Request{
 		Account: "acc_" + string(rune('a'+r.IntN(2))), Key: "key_k", Platform: "p",
@@ -47,13 +55,19 @@ func (s *session) start(ctx context.Context, edges []*edge) bool {
 	if r.Float64() < 0.15 {
 		q.Level = proof.Code
 	}
-	s.once = q.Policy == sessions.PolicyOnce
+	s.once, s.pages = q.Policy == sessions.PolicyOnce, r.Float64() < pagesShare
 	for range 3 {
-		started, _, err := edges[r.IntN(len(edges))].store.Create(ctx, q)
+		e := edges[r.IntN(len(edges))]
+		var started sessions.Session
+		var token sessions.Token
+		err := e.ask(func(ctx context.Context, l *life) (err error) {
+			started, token, err = l.store.Create(ctx, q)
+			return err
+		})
 		if err == nil {
 			s.w.note("%s is started", s.w.name(started.ID, s.number))
 			s.mu.Lock()
-			s.started = &started
+			s.started, s.token = &started, token
 			s.mu.Unlock()
 			return true
 		}
@@ -66,8 +80,8 @@ func (s *session) start(ctx context.Context, edges []*edge) bool {
 	return false
 }
 
-// end has edges complete it, each in its own way, at about the same time.
-func (s *session) end(ctx context.Context, edges []*edge) {
+// end has users and integrators end it, each in their own way, at about the same time.
+func (s *session) end(ctx context.Context, edges []*worker) {
 	r := s.w.draw("end of %s", s.name)
 	outcomes := []sessions.Outcome{
 		{State: sessions.Verified, Network: "n", Reached: s.started.Level},
@@ -81,34 +95,43 @@ func (s *session) end(ctx context.Context, edges []*edge) {
 		after := time.Duration(r.IntN(3)*r.IntN(2000)) * time.Millisecond
 		all.Go(func() {
 			time.Sleep(after) // of the bubble
-			if o.State != sessions.Canceled {
-				s.redeem(ctx, e)
+			if s.pages && o.State != sessions.Canceled {
+				s.visit(ctx, edges, i)
+				return
 			}
-			s.repeat(ctx, e, func() error {
+			if o.State != sessions.Canceled {
+				s.redeem(e)
+			}
+			s.repeat(e, func() error {
 				if s.started.Level == proof.Code && o.Verified() {
-					return s.confirm(ctx, e)
+					return s.proveAndConfirm(e)
 				}
-				return s.complete(ctx, e, o)
+				return s.complete(e, o)
 			})
 		})
 	}
 	all.Wait()
 }
 
-// redeem uses up the one sign-in attempt.
-func (s *session) redeem(ctx context.Context, e *edge) {
-	if err := e.store.Redeem(ctx, s.started.ID, fmt.Sprint("attempt", s.number)); err == nil {
+// redeem uses up the one sign-in attempt of a session without pages.
+func (s *session) redeem(e *worker) {
+	err := e.ask(func(ctx context.Context, l *life) error {
+		return l.store.Redeem(ctx, s.started.ID, fmt.Sprint("attempt", s.number))
+	})
+	if err == nil {
 		s.mu.Lock()
 		s.redeemed++
 		s.mu.Unlock()
 	}
 }
 
-// repeat does something as a user does who reloads the page.
-func (s *session) repeat(_ context.Context, e *edge, do func() error) {
+// repeat does something as somebody does who gets no answer.
+func (s *session) repeat(e *worker, do func() error) {
 	for range 4 {
 		err := do()
-		if err == nil || errors.Is(err, sessions.ErrCompleted) || errors.Is(err, sessions.ErrExpired) {
+		_, wrong := errors.AsType[*store.WrongCodeError](err)
+		if err == nil || wrong || errors.Is(err, sessions.ErrCompleted) || errors.Is(err, sessions.ErrExpired) ||
+			errors.Is(err, proof.ErrNothingToConfirm) {
 			return
 		}
 		if !unanswered(err) {
@@ -119,46 +142,72 @@ func (s *session) repeat(_ context.Context, e *edge, do func() error) {
 	}
 }
 
-func (s *session) complete(ctx context.Context, e *edge, o sessions.Outcome) error {
-	open, err := e.store.ReadOpen(ctx, s.started.ID)
-	if err != nil {
-		return err
-	}
-	c, err := e.store.Complete(ctx, open, o)
+// hears notes what somebody was told who asked a store to end the session.
+func (s *session) hears(err error, o sessions.Outcome, by string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case err == nil:
-		s.w.note("%s is %s, by %s", s.name, o.State, e.name)
+		s.w.note("%s is %s, by %s", s.name, o.State, by)
 		s.won = append(s.won, o)
 	case errors.Is(err, sessions.ErrCompleted):
-		s.saw = append(s.saw, c.Outcome)
+		s.saw = append(s.saw, o)
+	default:
+		return
 	}
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	s.endKnown()
+}
+
+func (s *session) complete(e *worker, o sessions.Outcome) error {
+	var c sessions.Completion
+	err := e.ask(func(ctx context.Context, l *life) error {
+		open, err := l.store.ReadOpen(ctx, s.started.ID)
+		if err == nil {
+			c, err = l.store.Complete(ctx, open, o)
+		}
+		return err
+	})
+	s.hears(err, c.Outcome, e.name)
 	return err
 }
 
-// confirm signs in at one edge, and gives the code.
-func (s *session) confirm(ctx context.Context, e *edge) error {
-	open, err := e.store.ReadOpen(ctx, s.started.ID)
-	if err != nil {
+// proveAndConfirm signs in at one edge, and gives the code.
+func (s *session) proveAndConfirm(e *worker) error {
+	var code string
+	err := e.ask(func(ctx context.Context, l *life) error {
+		open, err := l.store.ReadOpen(ctx, s.started.ID)
+		if err != nil {
+			return err
+		}
+		code = l.store.CodeFor(open.ID, "b")
+		return l.store.AwaitCode(ctx, open, "browser", "b", "n")
+	})
+	switch {
+	case errors.Is(err, proof.ErrSignedIn):
+		return sessions.ErrCompleted
+	case err != nil:
 		return err
 	}
-	if err := e.store.AwaitCode(ctx, open, "browser", "b", "n"); err != nil {
-		if errors.Is(err, proof.ErrSignedIn) {
-			return sessions.ErrCompleted
+	return s.confirm(e, code)
+}
+
+// confirm has an integrator give a code. Several may be told that it confirmed the session.
+func (s *session) confirm(e *worker, code string) error {
+	var c sessions.Completion
+	err := e.ask(func(ctx context.Context, l *life) error {
+		open, err := l.store.ReadOpen(ctx, s.started.ID)
+		if err == nil {
+			c, err = l.store.Confirm(ctx, open, s.name, code)
 		}
 		return err
+	})
+	told := err
+	if err == nil {
+		told = sessions.ErrCompleted
 	}
-	c, err := e.store.Confirm(ctx, open, s.name, e.store.CodeFor(open.ID, "b"))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case err == nil:
-		s.known = true
-		s.saw = append(s.saw, c.Outcome)
-	case errors.Is(err, sessions.ErrCompleted):
-		s.saw = append(s.saw, c.Outcome)
-	}
+	s.hears(told, c.Outcome, e.name)
 	return err
 }
 
@@ -183,6 +232,9 @@ func (s *session) judge(ctx context.Context, by *process) {
 	}
 	if s.started.Level == proof.Code && v.State == sessions.Verified && v.Reached != proof.Code {
 		s.w.fail("%s is verified, and has reached %s", s.name, v.Reached)
+	}
+	if s.pages {
+		s.judgeVisits(v)
 	}
 	s.judgeDelivery(v)
 }

@@ -112,7 +112,7 @@ func (w *world) provision(ctx context.Context, by *process) {
 		return !slices.Contains([]string{
 			topology.StreamCompletions, topology.StreamRetries, topology.StreamEvents,
 			topology.StreamSessionKeys, topology.BucketStream(topology.BucketSessions),
-			topology.BucketStream(topology.BucketStore),
+			topology.BucketStream(topology.BucketStore), topology.BucketStream(topology.BucketIdentities),
 		}, s.Name)
 	})
 	all.Consumers = topology.DispatcherConsumers() // notices are no part of it
@@ -124,11 +124,17 @@ func (w *world) provision(ctx context.Context, by *process) {
 // play has the actors do their parts while the faults happen, and judges what came of it.
 func (w *world) play(ctx context.Context, by *process) {
 	r := w.draw("schedule")
-	var edges []*edge
+	work, stop := context.WithCancel(ctx)
+	defer stop()
+	var edges, dispatchers []*worker
+	begin := func(name string, part func(*life) (func(context.Context), error)) *worker {
+		k := &worker{w: w, name: name, work: work, part: part}
+		w.workers = append(w.workers, k)
+		k.begin(time.Duration(len(w.workers)) * time.Millisecond) // not at the same instant
+		return k
+	}
 	for i := range 2 {
-		p, _ := w.start(ctx, fmt.Sprint("e", i))
-		edges = append(edges, &edge{p})
-		defer p.close()
+		edges = append(edges, begin(fmt.Sprint("e", i), servesPages))
 	}
 	all := make([]*session, 1+r.IntN(6))
 	for i := range all {
@@ -137,16 +143,12 @@ func (w *world) play(ctx context.Context, by *process) {
 	late := r.Float64() < 0.05 // sessions are completed about when they expire
 	if late {
 		for _, s := range all {
-			s.start(ctx, edges)
+			s.start(edges)
 		}
 		time.Sleep(10*time.Minute - 10*time.Second) // of the bubble
 	}
-	var dispatchers []*worker
-	work, stop := context.WithCancel(ctx)
 	for i := range 1 + min(1, r.IntN(4)) { // mostly two
-		k := &worker{w: w, name: fmt.Sprint("d", i), work: work}
-		dispatchers = append(dispatchers, k)
-		k.begin(time.Duration(i) * time.Millisecond) // not at the same instant
+		dispatchers = append(dispatchers, begin(fmt.Sprint("d", i), dispatches))
 	}
 	w.mu.Lock()
 	w.calm = false
@@ -156,7 +158,7 @@ func (w *world) play(ctx context.Context, by *process) {
 		at := time.Duration(r.IntN(20_000)) * time.Millisecond
 		users.Go(func() {
 			time.Sleep(at) // of the bubble
-			if !late && !s.start(ctx, edges) {
+			if !late && !s.start(edges) {
 				return
 			}
 			if s.started != nil {
@@ -166,12 +168,16 @@ func (w *world) play(ctx context.Context, by *process) {
 	}
 	w.storm(dispatchers, edges)
 	users.Wait()
+	for _, s := range all {
+		users.Go(func() { s.endCalmly(ctx, by, edges) })
+	}
+	users.Wait()
 	w.awaitEnd(ctx, by)
 	for _, s := range all {
 		s.judge(ctx, by)
 	}
 	stop()
-	for _, k := range dispatchers {
+	for _, k := range w.workers {
 		k.all.Wait()
 	}
 }

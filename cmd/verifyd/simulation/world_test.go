@@ -26,11 +26,13 @@ const lastsAtMost = 6 * time.Second
 
 // world is one schedule: what its seed decides, and what is seen.
 type world struct {
-	t      *testing.T
-	seed   uint64
-	begun  time.Time // of the schedule
-	broker *simtest.Broker
-	// of receivers, which a bubble waits for: in it time ends with its first goroutine
+	t       *testing.T
+	seed    uint64
+	begun   time.Time // of the schedule
+	broker  *simtest.Broker
+	workers []*worker
+	// of receivers, identity networks and requests, which a bubble waits for: in it time ends with its first
+	// goroutine
 	talking sync.WaitGroup
 
 	mu      sync.Mutex
@@ -45,13 +47,14 @@ type world struct {
 	whole   hash.Hash64 // of everything that happened, and when
 	broken  []string    // what did not hold
 	talkers map[string]*talker
+	signins
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{
 		t: t, seed: seed, begun: time.Now(), names: map[string]string{}, drawn: map[string]int{},
 		kinds: map[string]int{}, rates: map[string]float64{}, talkers: map[string]*talker{},
-		whole: fnv.New64a(),
+		whole: fnv.New64a(), signins: newSignins(),
 	}
 	w.broker = simtest.New(simtest.Options{
 		Unknown: func(what string) { w.fail("the simulated broker does not know: %s", what) },
@@ -147,6 +150,20 @@ func (w *world) fault(e simtest.Event) (f simtest.Fault) {
 	return f
 }
 
+// unlucky reports whether a kind of fault befalls a thing, as long as there are faults.
+func (w *world) unlucky(r *rand.Rand, kind string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.calm && w.happens(r, kind)
+}
+
+// isCalm reports whether there are no more faults.
+func (w *world) isCalm() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.calm
+}
+
 // pauseOf pauses a worker between its claim and its first byte, for up to some seconds more than others leave
 // its claim alone.
 func (w *world) pauseOf(worker string) {
@@ -224,12 +241,16 @@ func (w *world) noteLocked(format string, args ...any) {
 func (w *world) fail(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.failLocked(format, args...)
+}
+
+func (w *world) failLocked(format string, args ...any) {
 	w.broken = append(w.broken, fmt.Sprintf(format, args...))
 	w.noteLocked("BROKEN: "+format, args...)
 }
 
 // storm has the faults happen that befall servers and processes, and returns when all faults have ended.
-func (w *world) storm(dispatchers []*worker, edges []*edge) {
+func (w *world) storm(dispatchers, edges []*worker) {
 	type event struct {
 		at time.Duration
 		do func()
@@ -249,17 +270,14 @@ func (w *world) storm(dispatchers []*worker, edges []*edge) {
 			}})
 		}
 	}
-	plan("dispatcher killed", 3, func(r *rand.Rand, _ time.Duration) func() {
-		d := dispatchers[r.IntN(len(dispatchers))]
-		pause := time.Duration(r.IntN(5000)) * time.Millisecond
-		return func() { d.replace(pause) }
-	})
-	plan("dispatcher cut off", 4, func(r *rand.Rand, _ time.Duration) func() {
-		return dispatchers[r.IntN(len(dispatchers))].cut
-	})
-	plan("edge cut off", 3, func(r *rand.Rand, _ time.Duration) func() {
-		return edges[r.IntN(len(edges))].endpoint.Cut
-	})
+	for i, kind := range []string{"dispatcher", "edge"} {
+		of := [][]*worker{dispatchers, edges}[i]
+		plan(kind+" killed", 3, func(r *rand.Rand, _ time.Duration) func() {
+			k, pause := of[r.IntN(len(of))], time.Duration(r.IntN(5000))*time.Millisecond
+			return func() { k.replace(pause) }
+		})
+		plan(kind+" cut off", 4, func(r *rand.Rand, _ time.Duration) func() { return of[r.IntN(len(of))].cut })
+	}
 	plan("broker restarted", 2, func(r *rand.Rand, _ time.Duration) func() {
 		down := time.Duration(r.Int64N(int64(lastsAtMost)))
 		return func() { w.broker.Restart(down) }

@@ -1,0 +1,43 @@
+package simulation_test
+
+import (
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"verifyd/edge/network"
+	"verifyd/edge/signin"
+	"verifyd/edge/web"
+)
+
+// baseURL is where browsers find the edges.
+const baseURL = "https://verify.example"
+
+type requesters struct{}
+
+func (requesters) Requester(id string) (signin.Requester, bool) {
+	return signin.Requester{ID: id, Name: "Harbor"}, true
+}
+
+// servesPages makes a process an edge, with networks and pages of its own.
+func servesPages(l *life) (func(context.Context), error) {
+	var own []*network.Network
+	for _, n := range networks {
+		made, err := network.New(n.settings(), network.Options{BaseURL: baseURL, Dial: l.dial})
+		if err != nil {
+			return nil, err
+		}
+		own = append(own, made)
+	}
+	pages, err := signin.New(signin.Config{
+		BaseURL: baseURL, Sessions: l.store, Networks: own, Accounts: requesters{}, Key: storeKey,
+		Log: zerolog.Nop(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	l.pages, err = web.New(web.Config{Routes: pages.Routes(), Nowhere: pages.Nowhere, Log: zerolog.Nop(),
+		Metrics: prometheus.NewRegistry()})
+	return func(ctx context.Context) { <-ctx.Done() }, err
+}

@@ -1,0 +1,232 @@
+package simulation_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/proof"
+)
+
+// signins are the ways of all browsers to identity networks and back, under the world's lock.
+type signins struct {
+	attempts map[string]*attempt // by their code challenge (RFC 7636)
+	grants   map[string]*grant   // by their code
+}
+
+func newSignins() signins {
+	return signins{attempts: map[string]*attempt{}, grants: map[string]*grant{}}
+}
+
+// visits are what users of one session did at its pages, and were told there, under the world's lock.
+type visits struct {
+	attempts []*attempt
+	pressed  []*press
+	told     []told
+	ended    time.Time // when somebody was told of an end first
+}
+
+// told is a page that said how the session ended.
+type told struct {
+	state sessions.State
+	at    time.Time
+}
+
+// press is a press on one of the page's buttons.
+type press struct {
+	s       *session
+	cookie  string // by which the browser is known
+	action  string
+	began   time.Time
+	done    time.Time // zero: the edge has not ended with it
+	granted bool      // the browser was sent to an identity network
+}
+
+// attempt is one way of a browser to an identity network and back.
+type attempt struct {
+	s            *session
+	name         string
+	network      *identityNetwork
+	state, nonce string
+	cookie       string // by which the browser is known that began it
+
+	returns  []arrival
+	posts    []time.Time // of a code, with its verifier
+	vouched  bool        // the network has answered who it is
+	declined bool        // the user declined at the network
+	unsaved  bool        // its user was told that its verdict is not stored
+}
+
+// arrival is a return of an attempt, when an edge begins with it.
+type arrival struct {
+	at     time.Time
+	cookie string // by which the browser is known
+	flow   bool   // the browser has cookies of attempts
+	calm   bool
+}
+
+// stolen returns the code of another attempt, which its user has not brought back yet.
+func (w *world) stolen(r *rand.Rand, a *attempt, subject string) string {
+	w.mu.Lock()
+	var codes []string
+	for _, code := range sortedKeys(w.grants) {
+		if g := w.grants[code]; g.network == a.network && g.attempt != a && !g.spent {
+			codes = append(codes, code)
+		}
+	}
+	w.mu.Unlock()
+	if len(codes) == 0 {
+		return a.network.grants(w, a, subject)
+	}
+	return codes[r.IntN(len(codes))]
+}
+
+// presses notes a press that begins.
+func (s *session) presses(cookie, action string) *press {
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	p := &press{s: s, cookie: cookie, action: action, began: time.Now()}
+	s.pressed = append(s.pressed, p)
+	return p
+}
+
+func (p *press) ends() {
+	p.s.w.mu.Lock()
+	defer p.s.w.mu.Unlock()
+	p.done = time.Now()
+}
+
+// returned notes that an edge begins with a return.
+func (a *attempt) returned(b *browser) {
+	flows := false
+	b.mu.Lock()
+	for name := range b.cookies {
+		flows = flows || len(name) > len(flowCookies) && name[:len(flowCookies)] == flowCookies
+	}
+	known := b.cookies[browserKnown]
+	b.mu.Unlock()
+	a.s.w.mu.Lock()
+	defer a.s.w.mu.Unlock()
+	a.returns = append(a.returns, arrival{time.Now(), known, flows, a.s.w.calm})
+}
+
+// sees notes what a page says.
+func (s *session) sees(a answer) {
+	state, known := pageStates[a.title]
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	s.w.kinds["page "+a.title]++
+	switch {
+	case !known:
+		s.w.failLocked("%s: a user sees the page %q", s.name, a.title)
+	case state == "" || state == sessions.Pending:
+		return
+	case state == sessions.Expired && time.Now().Before(s.started.ExpiresAt):
+		s.w.failLocked("%s: a user is told that it has expired, before it has", s.name)
+	}
+	s.told = append(s.told, told{state, time.Now()})
+	s.endKnown()
+}
+
+// endKnown notes that somebody knows of the end.
+func (s *session) endKnown() {
+	if s.ended.IsZero() {
+		s.ended = time.Now()
+	}
+}
+
+// judgeVisits compares what happened at the pages with what is stored.
+func (s *session) judgeVisits(v facts.View) {
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	for _, t := range s.told {
+		// whoever looks at its clock before a completion in the last moment lands says that it has expired
+		if t.state != v.State && t.state != sessions.Expired {
+			s.w.failLocked("%s is %s, and a page said that it is %s", s.name, v.State, t.state)
+		}
+	}
+	var vouched []*attempt
+	for _, a := range s.attempts {
+		s.judgeAttempt(a)
+		if a.vouched && a.network.id == v.Network {
+			vouched = append(vouched, a)
+		}
+	}
+	declined := slices.ContainsFunc(s.attempts, func(a *attempt) bool { return a.declined })
+	switch {
+	case v.State == sessions.Verified && len(vouched) == 0,
+		v.State == sessions.Failed && v.Reason == sessions.Refused && len(vouched) == 0,
+		v.State == sessions.Failed && v.Reason == sessions.Declined && v.Network != "" && !declined:
+		s.w.failLocked("%s is %s, %s, by %s, which has not said so", s.name, v.State, v.Reason, v.Network)
+	}
+	stored := v.State == sessions.Verified || v.Reason == sessions.Refused
+	if len(vouched) == 1 && vouched[0].unsaved && stored && v.Level == proof.Link {
+		s.w.failLocked("%s is %s by %s, and its user was told that this is not stored", s.name, v.State,
+			vouched[0].name)
+	}
+}
+
+// judgeAttempt judges what an edge did with the returns of an attempt.
+func (s *session) judgeAttempt(a *attempt) {
+	if len(a.posts) > 1 {
+		s.w.failLocked("%s: %d codes were posted", a.name, len(a.posts))
+	}
+	for _, at := range a.posts {
+		var reasons []string
+		allowed := false
+		for _, r := range a.returns {
+			if r.at.After(at) {
+				continue
+			}
+			reason := s.forbids(a, r)
+			allowed = allowed || reason == ""
+			reasons = append(reasons, reason)
+		}
+		if !allowed {
+			s.w.failLocked("%s: its code was posted, and no return may have that: %q", a.name, reasons)
+		}
+	}
+}
+
+// forbids returns why a code must not be posted for a return; empty where it may.
+func (s *session) forbids(a *attempt, r arrival) string {
+	switch {
+	case r.cookie != a.cookie:
+		return "another browser"
+	case !r.at.Before(s.started.ExpiresAt):
+		return "expired"
+	case !s.ended.IsZero() && r.at.After(s.ended):
+		return "has ended"
+	case s.takenOver(a, r.at):
+		return "another browser has taken over"
+	case slices.ContainsFunc(a.returns, func(o arrival) bool {
+		return o.calm && o.cookie != a.cookie && o.at.Before(r.at)
+	}):
+		return "it came to another browser before"
+	}
+	return ""
+}
+
+// takenOver reports whether another browser signed in for sure when a return of an attempt came: it was sent
+// to an identity network after everything that the attempt's browser did, and did nothing since.
+func (s *session) takenOver(a *attempt, at time.Time) bool {
+	for _, p := range s.pressed {
+		if p.cookie == a.cookie || !p.granted || p.done.IsZero() || !p.done.Before(at) {
+			continue
+		}
+		sure := !slices.ContainsFunc(s.pressed, func(o *press) bool {
+			return o.cookie == a.cookie && (o.done.IsZero() || !o.done.Before(p.began)) && o.began.Before(at) ||
+				o.cookie != a.cookie && o != p && o.began.Before(at) && (o.done.IsZero() || !o.done.Before(p.began))
+		}) && !slices.ContainsFunc(s.attempts, func(o *attempt) bool {
+			return o.cookie != a.cookie && slices.ContainsFunc(o.returns, func(r arrival) bool {
+				return r.at.After(p.began)
+			})
+		})
+		if sure {
+			return true
+		}
+	}
+	return false
+}

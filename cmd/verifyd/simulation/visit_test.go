@@ -1,0 +1,253 @@
+package simulation_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"verifyd/edge/flow"
+	"verifyd/sessions"
+	"verifyd/sessions/proof"
+)
+
+// page is the address of the session's page.
+func (s *session) page() string { return "/?session=" + s.token.Reveal() }
+
+func (s *session) browser(edges []*worker, number int) *browser {
+	b := &browser{
+		s: s, w: s.w, name: fmt.Sprint(s.name, "b", number), edges: edges, cookies: map[string]string{},
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.browsers = append(s.browsers, b)
+	return b
+}
+
+// visit is a user with a browser, who comes back a few times.
+func (s *session) visit(ctx context.Context, edges []*worker, number int) {
+	b := s.browser(edges, number)
+	for range 4 {
+		if b.look(ctx) {
+			return
+		}
+		time.Sleep(time.Duration(s.w.draw("pause of %s", b.name).IntN(2000)) * time.Millisecond) // of the bubble
+	}
+}
+
+// endCalmly has the user of a session that is still open come once more when all faults have ended, with each
+// browser in turn. Then it must come to its end, unless its code is in a browser that forgot what it was.
+func (s *session) endCalmly(ctx context.Context, by *process, edges []*worker) {
+	const enough = 5 * time.Minute // for another browser's lease, and for what has begun
+	if !s.pages || s.started == nil || time.Until(s.started.ExpiresAt) < enough {
+		return
+	}
+	if v, err := by.store.Read(ctx, s.started.ID); err != nil || v.State != sessions.Pending {
+		return // what cannot be read is found by judge
+	}
+	s.w.note("%s comes once more", s.name)
+	hurried := s.browser(edges, calmBrowser)
+	hurried.hurried = s.w.draw("haste of %s", hurried.name).IntN(2) == 0
+	forgot := false
+	for time.Until(s.started.ExpiresAt) > time.Minute {
+		for _, b := range s.browsers {
+			if b.look(ctx) {
+				return
+			}
+			forgot = forgot || b.forgot
+		}
+		time.Sleep(20 * time.Second) // of the bubble
+	}
+	if s.started.Level != proof.Code || !forgot {
+		s.w.fail("%s cannot be ended after all faults", s.name)
+	}
+}
+
+// calmBrowser is the number of the browser that comes when all faults have ended.
+const calmBrowser = 9
+
+// look opens the page and does what it asks for. It reports whether the session has ended, as far as the user
+// is told.
+func (b *browser) look(ctx context.Context) (over bool) {
+	a, ok := b.send(ctx, "look", b.s.page(), nil, nil, nil)
+	switch {
+	case !ok:
+		return false
+	case a.title == pageAsk:
+		return b.begin(ctx)
+	case a.title == pageConfirm:
+		return b.give(ctx, a.says())
+	}
+	return a.over()
+}
+
+// over reports whether a page says that the session has ended.
+func (a answer) over() bool {
+	state := pageStates[a.title]
+	return state != "" && state != sessions.Pending
+}
+
+// give has the integrator get the code that the page shows, after a wrong one perhaps.
+func (b *browser) give(ctx context.Context, code string) (over bool) {
+	r := b.w.draw("code of %s", b.name)
+	if b.w.unlucky(r, "wrong code") {
+		code = "000000"
+	}
+	e := b.edges[r.IntN(len(b.edges))]
+	b.s.repeat(e, func() error { return b.s.confirm(e, code) })
+	return false // the page says so
+}
+
+// begin presses one or two of the page's buttons: two in two tabs, at the same time.
+func (b *browser) begin(ctx context.Context) (over bool) {
+	r := b.w.draw("press of %s", b.name)
+	network := networks[r.IntN(len(networks))]
+	switch {
+	case b.w.unlucky(r, "declined on the page"):
+		a, _ := b.press(ctx, "decline", network)
+		return b.follow(ctx, a)
+	case b.w.unlucky(r, "two tabs"):
+		var tabs sync.WaitGroup
+		stops := r.IntN(2) == 0
+		tabs.Go(func() { b.signIn(ctx, network) })
+		tabs.Go(func() {
+			time.Sleep(time.Duration(r.IntN(4)*r.IntN(1000)) * time.Millisecond) // of the bubble
+			if stops {
+				b.press(ctx, "stop", network)
+				return
+			}
+			b.signIn(ctx, networks[r.IntN(len(networks))])
+		})
+		tabs.Wait()
+		return false
+	}
+	return b.signIn(ctx, network)
+}
+
+// press presses one of the page's buttons.
+func (b *browser) press(ctx context.Context, action string, n *identityNetwork) (answer, *press) {
+	p := b.s.presses(b.cookie(browserKnown), action)
+	a, _ := b.send(ctx, action, "/signin", url.Values{
+		"session": {b.s.token.Reveal()}, "action": {action}, "network": {n.id},
+	}, nil, func() { p.ends() })
+	return a, p
+}
+
+// follow goes where a redirect to the page leads.
+func (b *browser) follow(ctx context.Context, a answer) (over bool) {
+	if !strings.HasPrefix(a.to, "/?") {
+		return a.over()
+	}
+	a, _ = b.send(ctx, "look", a.to, nil, nil, nil)
+	return a.over()
+}
+
+// signIn goes to an identity network and back.
+func (b *browser) signIn(ctx context.Context, n *identityNetwork) (over bool) {
+	answer, p := b.press(ctx, "continue", n)
+	if !strings.HasPrefix(answer.to, n.issuer()+"/authorize?") {
+		return b.follow(ctx, answer)
+	}
+	a := b.attempts(answer.to, n, p)
+	r := b.w.draw("way of %s", a.name)
+	if b.w.unlucky(r, "user gives up") {
+		return false
+	}
+	thinks := time.Duration(r.IntN(3)*r.IntN(4000)) * time.Millisecond
+	if b.w.unlucky(r, "user is slow") {
+		thinks = sessions.LeaseDuration + time.Duration(r.IntN(20))*time.Second
+	}
+	time.Sleep(thinks) // of the bubble
+	return b.comeBack(ctx, a, r)
+}
+
+// attempts notes an attempt that has begun at an identity network's page.
+func (b *browser) attempts(to string, n *identityNetwork, p *press) *attempt {
+	u, _ := url.Parse(to)
+	q := u.Query()
+	a := &attempt{
+		s: b.s, network: n, state: q.Get("state"), nonce: q.Get("nonce"), cookie: p.cookie,
+	}
+	b.w.mu.Lock()
+	defer b.w.mu.Unlock()
+	p.granted = true
+	b.s.attempts = append(b.s.attempts, a)
+	a.name = fmt.Sprint(b.s.name, "a", len(b.s.attempts))
+	b.w.names[flow.Hash(a.state)] = a.name
+	b.w.attempts[q.Get("code_challenge")] = a
+	b.w.noteLocked("%s begins %s at %s", b.name, a.name, n.id)
+	return a
+}
+
+// comeBack comes back from an identity network, in one of many ways.
+func (b *browser) comeBack(ctx context.Context, a *attempt, r *rand.Rand) (over bool) {
+	at, q := a.network, url.Values{"state": {a.state}}
+	switch subject := fmt.Sprint("u", r.IntN(4)); {
+	case b.w.unlucky(r, "declined at the network"):
+		q.Set("error", "access_denied")
+		a.declined = true
+	case b.w.unlucky(r, "another's code"):
+		q.Set("code", b.w.stolen(r, a, subject))
+	case b.w.unlucky(r, "mixed up networks"):
+		at = networks[(1+r.IntN(len(networks)-1)+index(a.network))%len(networks)]
+		q.Set("code", at.grants(b.w, a, subject))
+	default:
+		if b.w.isCalm() {
+			subject = "calm-" + a.name // nobody else's, and on no list
+		}
+		q.Set("code", at.grants(b.w, a, subject))
+	}
+	target := "/signin/" + at.id + "/callback?" + q.Encode()
+	if b.w.unlucky(r, "cookie of another time") {
+		b.forget(ctx)
+	}
+	if b.w.unlucky(r, "return in another browser") {
+		other := b.other(b.name+"x", map[string]string{browserKnown: b.cookie(browserKnown)})
+		if r.IntN(2) == 0 {
+			other.cookies = map[string]string{}
+		}
+		other.comes(ctx, a, target)
+	}
+	var again sync.WaitGroup
+	if b.w.unlucky(r, "returns twice") {
+		again.Go(func() {
+			time.Sleep(time.Duration(r.IntN(2)*r.IntN(3000)) * time.Millisecond) // of the bubble
+			b.comes(ctx, a, target)
+		})
+	}
+	over = b.comes(ctx, a, target)
+	again.Wait()
+	return over
+}
+
+// forget has the browser lose its cookies but for those of attempts, and get new ones by a look at the page.
+func (b *browser) forget(ctx context.Context) {
+	b.mu.Lock()
+	delete(b.cookies, browserKnown)
+	b.forgot = true
+	b.mu.Unlock()
+	b.send(ctx, "look", b.s.page(), nil, nil, nil)
+}
+
+// comes brings what an identity network gave to the edge, and follows where that leads.
+func (b *browser) comes(ctx context.Context, a *attempt, target string) (over bool) {
+	back, _ := b.send(ctx, "return", target, nil, func() { a.returned(b) }, nil)
+	if back.notice() == "unsaved" {
+		b.w.mu.Lock()
+		a.unsaved = true
+		b.w.mu.Unlock()
+	}
+	return b.follow(ctx, back)
+}
+
+func index(n *identityNetwork) int {
+	for i := range networks {
+		if networks[i] == n {
+			return i
+		}
+	}
+	return -1
+}
