@@ -97,7 +97,7 @@ func (b *browser) send(ctx context.Context, what, target string, form url.Values
 	r := b.w.draw("%s of %s", what, b.name)
 	k := b.edges[r.IntN(len(b.edges))]
 	stays := patience
-	if b.w.unlucky(r, "browser leaves") {
+	if b.w.odd(r, "browser leaves") {
 		stays = time.Duration(r.IntN(3000)) * time.Millisecond
 	}
 	if b.hurried && what == "return" {
@@ -105,7 +105,7 @@ func (b *browser) send(ctx context.Context, what, target string, form url.Values
 	}
 	time.Sleep(time.Duration(r.Int64N(int64(time.Millisecond)))) // of the bubble
 	l := k.current()
-	if l == nil || b.w.unlucky(r, "request lost") {
+	if l == nil || b.w.odd(r, "request lost") {
 		return answer{}, false
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -131,7 +131,7 @@ func (b *browser) send(ctx context.Context, what, target string, form url.Values
 		b.w.note("%s does not wait for its %s", b.name, what)
 		return answer{}, false
 	}
-	if l.gone() || b.w.unlucky(r, "answer lost") {
+	if l.gone() || b.w.odd(r, "answer lost") {
 		return answer{}, false
 	}
 	return b.take(what, k.name, rec), true

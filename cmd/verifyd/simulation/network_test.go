@@ -55,6 +55,11 @@ func networkAt(address string) *identityNetwork {
 // issuer is the network's address as the metadata spell it.
 func (n *identityNetwork) issuer() string { return "http://" + strings.TrimSuffix(n.address, ":80") }
 
+// asks reports whether an answer leads a browser to the network.
+func (n *identityNetwork) asks(a answer) bool {
+	return strings.HasPrefix(a.to, n.issuer()+"/authorize?")
+}
+
 func (n *identityNetwork) settings() netsettings.Settings {
 	s := netsettings.Settings{
 		ID: n.id, Name: n.id, Kind: n.kind, ClientID: networkClient, ClientSecret: "secret", Rules: n.rules,
@@ -101,12 +106,12 @@ func (n *identityNetwork) receive(w *world, wire *simtest.Conn) {
 		p.said = func(code int, rest string) {
 			if vouches != nil && code == http.StatusOK && strings.HasPrefix(rest, p.right) {
 				w.mu.Lock()
-				vouches.vouched = true
-				w.noteLocked("%s vouches in %s", n.id, vouches.name)
+				vouches.attempt.vouched, vouches.attempt.subject = true, vouches.subject
+				w.noteLocked("%s vouches in %s", n.id, vouches.attempt.name)
 				w.mu.Unlock()
 			}
 		}
-		if w.unlucky(p.r, "network fails") {
+		if w.odd(p.r, "network fails") {
 			name := behaviourNames[p.r.IntN(len(behaviourNames))]
 			w.note("%s: %s", n.id, name)
 			return behaviours[name](p)
@@ -115,9 +120,9 @@ func (n *identityNetwork) receive(w *world, wire *simtest.Conn) {
 	})
 }
 
-// answer returns the right answer to a request, and the attempt in which it vouches for somebody.
+// answer returns the right answer to a request, and by which grant it vouches for somebody in its attempt.
 func (n *identityNetwork) answer(w *world, q *http.Request, form url.Values) (status int, doc any,
-	vouches *attempt) {
+	vouches *grant) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch q.URL.Path {
@@ -128,7 +133,7 @@ func (n *identityNetwork) answer(w *world, q *http.Request, form url.Values) (st
 		if g == nil {
 			return http.StatusUnauthorized, nil, nil
 		}
-		return http.StatusOK, map[string]any{"sub": g.subject}, g.attempt
+		return http.StatusOK, map[string]any{"sub": g.subject}, g
 	case "/.well-known/openid-configuration":
 		return http.StatusOK, map[string]any{
 			"issuer": n.issuer(), "authorization_endpoint": n.issuer() + "/authorize",
@@ -146,7 +151,7 @@ func (n *identityNetwork) answer(w *world, q *http.Request, form url.Values) (st
 }
 
 // token takes a code. The lock is held.
-func (n *identityNetwork) token(w *world, form url.Values) (status int, doc any, vouches *attempt) {
+func (n *identityNetwork) token(w *world, form url.Values) (status int, doc any, vouches *grant) {
 	challenge := sha256.Sum256([]byte(form.Get("code_verifier")))
 	a, g := w.attempts[base64URL(challenge[:])], w.grants[form.Get("code")]
 	if a == nil || g == nil {
@@ -169,7 +174,7 @@ func (n *identityNetwork) token(w *world, form url.Values) (status int, doc any,
 	if n.kind == netsettings.KindOIDC {
 		answer["id_token"] = n.idToken(g)
 		if own {
-			vouches = a
+			vouches = g
 		}
 	}
 	return http.StatusOK, answer, vouches

@@ -1,7 +1,6 @@
 package simulation_test
 
 import (
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -14,10 +13,13 @@ import (
 type signins struct {
 	attempts map[string]*attempt // by their code challenge (RFC 7636)
 	grants   map[string]*grant   // by their code
+	holders  map[string]string   // of identities that stand for one user alone
 }
 
 func newSignins() signins {
-	return signins{attempts: map[string]*attempt{}, grants: map[string]*grant{}}
+	return signins{
+		attempts: map[string]*attempt{}, grants: map[string]*grant{}, holders: map[string]string{},
+	}
 }
 
 // visits are what users of one session did at its pages, and were told there, under the world's lock.
@@ -55,6 +57,7 @@ type attempt struct {
 	returns  []arrival
 	posts    []time.Time // of a code, with its verifier
 	vouched  bool        // the network has answered who it is
+	subject  string      // who that is
 	declined bool        // the user declined at the network
 	unsaved  bool        // its user was told that its verdict is not stored
 }
@@ -65,22 +68,6 @@ type arrival struct {
 	cookie string // by which the browser is known
 	flow   bool   // the browser has cookies of attempts
 	calm   bool
-}
-
-// stolen returns the code of another attempt, which its user has not brought back yet.
-func (w *world) stolen(r *rand.Rand, a *attempt, subject string) string {
-	w.mu.Lock()
-	var codes []string
-	for _, code := range sortedKeys(w.grants) {
-		if g := w.grants[code]; g.network == a.network && g.attempt != a && !g.spent {
-			codes = append(codes, code)
-		}
-	}
-	w.mu.Unlock()
-	if len(codes) == 0 {
-		return a.network.grants(w, a, subject)
-	}
-	return codes[r.IntN(len(codes))]
 }
 
 // presses notes a press that begins.
@@ -161,11 +148,26 @@ func (s *session) judgeVisits(v facts.View) {
 		v.State == sessions.Failed && v.Reason == sessions.Declined && v.Network != "" && !declined:
 		s.w.failLocked("%s is %s, %s, by %s, which has not said so", s.name, v.State, v.Reason, v.Network)
 	}
+	if !v.CompletedAt.Before(s.started.ExpiresAt) {
+		s.w.failLocked("%s was completed %s after it had expired", s.name, v.CompletedAt.Sub(s.started.ExpiresAt))
+	}
+	if len(vouched) == 1 && v.State == sessions.Verified && vouched[0].network.rules.OneIdentityPer != "" {
+		s.stands(vouched[0])
+	}
 	stored := v.State == sessions.Verified || v.Reason == sessions.Refused
 	if len(vouched) == 1 && vouched[0].unsaved && stored && v.Level == proof.Link {
 		s.w.failLocked("%s is %s by %s, and its user was told that this is not stored", s.name, v.State,
 			vouched[0].name)
 	}
+}
+
+// stands notes that an identity stands for the session's user, and for nobody else.
+func (s *session) stands(a *attempt) {
+	identity := s.started.Account + " " + a.network.id + " " + a.subject
+	if other := s.w.holders[identity]; other != "" {
+		s.w.failLocked("%s and %s are verified, both by %s", other, s.name, identity)
+	}
+	s.w.holders[identity] = s.name
 }
 
 // judgeAttempt judges what an edge did with the returns of an attempt.
@@ -221,7 +223,7 @@ func (s *session) takenOver(a *attempt, at time.Time) bool {
 				o.cookie != a.cookie && o != p && o.began.Before(at) && (o.done.IsZero() || !o.done.Before(p.began))
 		}) && !slices.ContainsFunc(s.attempts, func(o *attempt) bool {
 			return o.cookie != a.cookie && slices.ContainsFunc(o.returns, func(r arrival) bool {
-				return r.at.After(p.began)
+				return r.at.After(p.began) && !r.at.After(at)
 			})
 		})
 		if sure {

@@ -93,7 +93,7 @@ func (a answer) over() bool {
 // give has the integrator get the code that the page shows, after a wrong one perhaps.
 func (b *browser) give(ctx context.Context, code string) (over bool) {
 	r := b.w.draw("code of %s", b.name)
-	if b.w.unlucky(r, "wrong code") {
+	if b.w.odd(r, "wrong code") {
 		code = "000000"
 	}
 	e := b.edges[r.IntN(len(b.edges))]
@@ -106,10 +106,10 @@ func (b *browser) begin(ctx context.Context) (over bool) {
 	r := b.w.draw("press of %s", b.name)
 	network := networks[r.IntN(len(networks))]
 	switch {
-	case b.w.unlucky(r, "declined on the page"):
+	case b.w.odd(r, "declined on the page"):
 		a, _ := b.press(ctx, "decline", network)
 		return b.follow(ctx, a)
-	case b.w.unlucky(r, "two tabs"):
+	case b.w.odd(r, "two tabs"):
 		var tabs sync.WaitGroup
 		stops := r.IntN(2) == 0
 		tabs.Go(func() { b.signIn(ctx, network) })
@@ -148,20 +148,36 @@ func (b *browser) follow(ctx context.Context, a answer) (over bool) {
 // signIn goes to an identity network and back.
 func (b *browser) signIn(ctx context.Context, n *identityNetwork) (over bool) {
 	answer, p := b.press(ctx, "continue", n)
-	if !strings.HasPrefix(answer.to, n.issuer()+"/authorize?") {
+	if !n.asks(answer) {
 		return b.follow(ctx, answer)
 	}
 	a := b.attempts(answer.to, n, p)
 	r := b.w.draw("way of %s", a.name)
-	if b.w.unlucky(r, "user gives up") {
+	if b.w.odd(r, "user gives up") {
 		return false
 	}
 	thinks := time.Duration(r.IntN(3)*r.IntN(4000)) * time.Millisecond
-	if b.w.unlucky(r, "user is slow") {
+	if b.w.odd(r, "user is slow") {
 		thinks = sessions.LeaseDuration + time.Duration(r.IntN(20))*time.Second
 	}
 	time.Sleep(thinks) // of the bubble
+	if b.w.odd(r, "another browser takes over") {
+		return b.lets(ctx, a, r)
+	}
 	return b.comeBack(ctx, a, r)
+}
+
+// lets has another browser sign in instead, and comes back all the same while that one is at the network.
+func (b *browser) lets(ctx context.Context, a *attempt, r *rand.Rand) (over bool) {
+	b.press(ctx, "stop", a.network)
+	other := b.other(b.name+"y", map[string]string{})
+	other.send(ctx, "look", b.s.page(), nil, nil, nil)
+	answer, p := other.press(ctx, "continue", a.network)
+	over = b.comeBack(ctx, a, r)
+	if !a.network.asks(answer) {
+		return over
+	}
+	return other.comeBack(ctx, other.attempts(answer.to, a.network, p), r)
 }
 
 // attempts notes an attempt that has begun at an identity network's page.
@@ -186,12 +202,13 @@ func (b *browser) attempts(to string, n *identityNetwork, p *press) *attempt {
 func (b *browser) comeBack(ctx context.Context, a *attempt, r *rand.Rand) (over bool) {
 	at, q := a.network, url.Values{"state": {a.state}}
 	switch subject := fmt.Sprint("u", r.IntN(4)); {
-	case b.w.unlucky(r, "declined at the network"):
+	case b.w.odd(r, "declined at the network"):
 		q.Set("error", "access_denied")
 		a.declined = true
-	case b.w.unlucky(r, "another's code"):
-		q.Set("code", b.w.stolen(r, a, subject))
-	case b.w.unlucky(r, "mixed up networks"):
+	case b.w.odd(r, "another's code"):
+		victim := &attempt{s: b.s, name: a.name + "-victim", nonce: "another"}
+		q.Set("code", a.network.grants(b.w, victim, subject))
+	case b.w.odd(r, "mixed up networks"):
 		at = networks[(1+r.IntN(len(networks)-1)+index(a.network))%len(networks)]
 		q.Set("code", at.grants(b.w, a, subject))
 	default:
@@ -201,10 +218,10 @@ func (b *browser) comeBack(ctx context.Context, a *attempt, r *rand.Rand) (over 
 		q.Set("code", at.grants(b.w, a, subject))
 	}
 	target := "/signin/" + at.id + "/callback?" + q.Encode()
-	if b.w.unlucky(r, "cookie of another time") {
+	if b.w.odd(r, "cookie of another time") {
 		b.forget(ctx)
 	}
-	if b.w.unlucky(r, "return in another browser") {
+	if b.w.odd(r, "return in another browser") {
 		other := b.other(b.name+"x", map[string]string{browserKnown: b.cookie(browserKnown)})
 		if r.IntN(2) == 0 {
 			other.cookies = map[string]string{}
@@ -212,7 +229,7 @@ func (b *browser) comeBack(ctx context.Context, a *attempt, r *rand.Rand) (over 
 		other.comes(ctx, a, target)
 	}
 	var again sync.WaitGroup
-	if b.w.unlucky(r, "returns twice") {
+	if b.w.odd(r, "returns twice") {
 		again.Go(func() {
 			time.Sleep(time.Duration(r.IntN(2)*r.IntN(3000)) * time.Millisecond) // of the bubble
 			b.comes(ctx, a, target)

@@ -89,11 +89,16 @@ func (w *world) drawLocked(thing string) *rand.Rand {
 // happens reports whether a kind of fault befalls a thing. In each schedule some kinds never happen, and
 // others often.
 func (w *world) happens(r *rand.Rand, kind string) bool {
+	return w.occurs(r, kind, func(of *rand.Rand) float64 { return 0.5 * of.Float64() * of.Float64() })
+}
+
+// occurs is happens, with a rate of its own where the kind happens at all.
+func (w *world) occurs(r *rand.Rand, kind string, drawn func(of *rand.Rand) float64) bool {
 	rate, ok := w.rates[kind]
 	if !ok {
 		of := w.drawLocked("rate of " + kind)
 		if of.Float64() < 0.5 {
-			rate = 0.5 * of.Float64() * of.Float64()
+			rate = drawn(of)
 		}
 		w.rates[kind] = rate
 	}
@@ -150,11 +155,12 @@ func (w *world) fault(e simtest.Event) (f simtest.Fault) {
 	return f
 }
 
-// unlucky reports whether a kind of fault befalls a thing, as long as there are faults.
-func (w *world) unlucky(r *rand.Rand, kind string) bool {
+// odd reports whether users, their browsers or identity networks do what they seldom do, as long as there are
+// faults. It is more often than what befalls messages, of which there are many more.
+func (w *world) odd(r *rand.Rand, kind string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return !w.calm && w.happens(r, kind)
+	return !w.calm && w.occurs(r, kind, func(of *rand.Rand) float64 { return 0.6 * of.Float64() })
 }
 
 // isCalm reports whether there are no more faults.
