@@ -3,7 +3,6 @@ package simulation_test
 import (
 	"context"
 	"html"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -18,8 +17,7 @@ import (
 const (
 	pageAsk      = "Is this you?"
 	pageConfirm  = "One more step"
-	pageAway     = "One moment, please"
-	pageFailed   = "Something went wrong"
+	pageCode     = "The code is in another browser"
 	flowCookies  = "__Host-verifyd_flow_"
 	browserKnown = "__Host-verifyd_browser"
 )
@@ -29,12 +27,12 @@ const (
 var pageStates = map[string]sessions.State{
 	"You are verified": sessions.Verified, "You were not verified": sessions.Failed,
 	"No longer needed": sessions.Canceled, "This link has expired": sessions.Expired,
-	pageAsk: sessions.Pending, pageConfirm: sessions.Pending, pageAway: "",
-	"Started in another browser":     sessions.Pending,
-	"The code is in another browser": sessions.Pending,
-	"We lost track of your sign-in":  "",
-	"Your browser keeps no cookies":  "",
-	"Too many tries":                 "",
+	pageAsk: sessions.Pending, pageConfirm: sessions.Pending, "One moment, please": "",
+	"Started in another browser":    sessions.Pending,
+	pageCode:                        sessions.Pending,
+	"We lost track of your sign-in": "",
+	"Your browser keeps no cookies": "",
+	"Too many tries":                "",
 }
 
 // browser is a user's: it keeps cookies, and asks one edge or the other.
@@ -45,6 +43,7 @@ type browser struct {
 	edges []*worker
 	// in the calm: it leaves a moment after it has come back, and looks again later
 	hurried bool
+	shown   bool // in the calm: the address with which it comes back is opened in another browser before
 	forgot  bool // by which cookie it is known
 
 	mu      sync.Mutex
@@ -110,6 +109,7 @@ func (b *browser) send(ctx context.Context, what, target string, form url.Values
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	asked := time.Now()
 	q, rec, done := b.request(ctx, target, form), httptest.NewRecorder(), make(chan struct{})
 	if began != nil {
 		began()
@@ -134,11 +134,11 @@ func (b *browser) send(ctx context.Context, what, target string, form url.Values
 	if l.gone() || b.w.odd(r, "answer lost") {
 		return answer{}, false
 	}
-	return b.take(what, k.name, rec), true
+	return b.take(what, k.name, rec, asked), true
 }
 
 // take takes an answer: its cookies, and what its page says.
-func (b *browser) take(what, edge string, rec *httptest.ResponseRecorder) answer {
+func (b *browser) take(what, edge string, rec *httptest.ResponseRecorder, asked time.Time) answer {
 	res := rec.Result()
 	b.mu.Lock()
 	for _, c := range res.Cookies() {
@@ -158,7 +158,7 @@ func (b *browser) take(what, edge string, rec *httptest.ResponseRecorder) answer
 	title, _, _ = strings.Cut(title, "</title>")
 	a.title = html.UnescapeString(title)
 	b.w.note("%s sees %q of %s, for its %s", b.name, a.title, edge, what)
-	b.s.sees(a)
+	b.s.sees(a, asked)
 	return a
 }
 
@@ -177,9 +177,4 @@ func (a answer) notice() string {
 		return ""
 	}
 	return u.Query().Get("note")
-}
-
-// other returns another browser of the same user.
-func (b *browser) other(name string, with map[string]string) *browser {
-	return &browser{s: b.s, w: b.w, name: name, edges: b.edges, cookies: maps.Clone(with)}
 }

@@ -233,6 +233,9 @@ func (s *session) judge(ctx context.Context, by *process) {
 	if s.started.Level == proof.Code && v.State == sessions.Verified && v.Reached != proof.Code {
 		s.w.fail("%s is verified, and has reached %s", s.name, v.Reached)
 	}
+	if !v.CompletedAt.Before(s.started.ExpiresAt) {
+		s.w.fail("%s was completed %s after it had expired", s.name, v.CompletedAt.Sub(s.started.ExpiresAt))
+	}
 	if s.pages {
 		s.judgeVisits(v)
 	}

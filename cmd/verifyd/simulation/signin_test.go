@@ -24,16 +24,11 @@ func newSignins() signins {
 
 // visits are what users of one session did at its pages, and were told there, under the world's lock.
 type visits struct {
-	attempts []*attempt
-	pressed  []*press
-	told     []told
-	ended    time.Time // when somebody was told of an end first
-}
-
-// told is a page that said how the session ended.
-type told struct {
-	state sessions.State
-	at    time.Time
+	attempts  []*attempt
+	pressed   []*press
+	told      []sessions.State // by pages that said how it ended
+	completed time.Time        // when somebody was told first how it was completed
+	proven    time.Time        // when somebody was told first that its code is all that is left
 }
 
 // press is a press on one of the page's buttons.
@@ -99,8 +94,8 @@ func (a *attempt) returned(b *browser) {
 	a.returns = append(a.returns, arrival{time.Now(), known, flows, a.s.w.calm})
 }
 
-// sees notes what a page says.
-func (s *session) sees(a answer) {
+// sees notes what a page says to somebody who asked for it at an instant.
+func (s *session) sees(a answer, asked time.Time) {
 	state, known := pageStates[a.title]
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()
@@ -108,19 +103,32 @@ func (s *session) sees(a answer) {
 	switch {
 	case !known:
 		s.w.failLocked("%s: a user sees the page %q", s.name, a.title)
-	case state == "" || state == sessions.Pending:
+	case state == "":
 		return
+	case s.proven.IsZero() && (a.title == pageConfirm || a.title == pageCode):
+		s.proven = time.Now()
+	case !s.completed.IsZero() && asked.After(s.completed) && !a.over():
+		s.w.failLocked("%s: a user sees %q, and others know that it has ended", s.name, a.title)
+	case !s.completed.IsZero() && asked.After(s.completed) && state == sessions.Expired:
+		s.w.failLocked("%s: a user is told that it has expired, and others know how it ended", s.name)
+	case state == sessions.Pending && !asked.Before(s.started.ExpiresAt):
+		s.w.failLocked("%s: a user sees %q, and it has expired", s.name, a.title)
 	case state == sessions.Expired && time.Now().Before(s.started.ExpiresAt):
 		s.w.failLocked("%s: a user is told that it has expired, before it has", s.name)
 	}
-	s.told = append(s.told, told{state, time.Now()})
-	s.endKnown()
+	if !a.over() {
+		return
+	}
+	s.told = append(s.told, state)
+	if state != sessions.Expired {
+		s.endKnown()
+	}
 }
 
-// endKnown notes that somebody knows of the end.
+// endKnown notes that somebody knows how the session was completed.
 func (s *session) endKnown() {
-	if s.ended.IsZero() {
-		s.ended = time.Now()
+	if s.completed.IsZero() {
+		s.completed = time.Now()
 	}
 }
 
@@ -128,10 +136,10 @@ func (s *session) endKnown() {
 func (s *session) judgeVisits(v facts.View) {
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()
-	for _, t := range s.told {
-		// whoever looks at its clock before a completion in the last moment lands says that it has expired
-		if t.state != v.State && t.state != sessions.Expired {
-			s.w.failLocked("%s is %s, and a page said that it is %s", s.name, v.State, t.state)
+	for _, state := range s.told {
+		// who looks after the expiry, while a completion of the last moment is on its way, is told "expired"
+		if state != v.State && state != sessions.Expired {
+			s.w.failLocked("%s is %s, and a page said that it is %s", s.name, v.State, state)
 		}
 	}
 	var vouched []*attempt
@@ -147,9 +155,6 @@ func (s *session) judgeVisits(v facts.View) {
 		v.State == sessions.Failed && v.Reason == sessions.Refused && len(vouched) == 0,
 		v.State == sessions.Failed && v.Reason == sessions.Declined && v.Network != "" && !declined:
 		s.w.failLocked("%s is %s, %s, by %s, which has not said so", s.name, v.State, v.Reason, v.Network)
-	}
-	if !v.CompletedAt.Before(s.started.ExpiresAt) {
-		s.w.failLocked("%s was completed %s after it had expired", s.name, v.CompletedAt.Sub(s.started.ExpiresAt))
 	}
 	if len(vouched) == 1 && v.State == sessions.Verified && vouched[0].network.rules.OneIdentityPer != "" {
 		s.stands(vouched[0])
@@ -199,8 +204,10 @@ func (s *session) forbids(a *attempt, r arrival) string {
 		return "another browser"
 	case !r.at.Before(s.started.ExpiresAt):
 		return "expired"
-	case !s.ended.IsZero() && r.at.After(s.ended):
+	case !s.completed.IsZero() && r.at.After(s.completed):
 		return "has ended"
+	case !s.proven.IsZero() && r.at.After(s.proven):
+		return "its code is all that is left"
 	case s.takenOver(a, r.at):
 		return "another browser has taken over"
 	case slices.ContainsFunc(a.returns, func(o arrival) bool {

@@ -17,10 +17,9 @@ import (
 // page is the address of the session's page.
 func (s *session) page() string { return "/?session=" + s.token.Reveal() }
 
-func (s *session) browser(edges []*worker, number int) *browser {
-	b := &browser{
-		s: s, w: s.w, name: fmt.Sprint(s.name, "b", number), edges: edges, cookies: map[string]string{},
-	}
+// browser returns a new browser of a user.
+func (s *session) browser(edges []*worker, name string) *browser {
+	b := &browser{s: s, w: s.w, name: name, edges: edges, cookies: map[string]string{}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.browsers = append(s.browsers, b)
@@ -29,7 +28,7 @@ func (s *session) browser(edges []*worker, number int) *browser {
 
 // visit is a user with a browser, who comes back a few times.
 func (s *session) visit(ctx context.Context, edges []*worker, number int) {
-	b := s.browser(edges, number)
+	b := s.browser(edges, fmt.Sprint(s.name, "b", number))
 	for range 4 {
 		if b.look(ctx) {
 			return
@@ -49,8 +48,9 @@ func (s *session) endCalmly(ctx context.Context, by *process, edges []*worker) {
 		return // what cannot be read is found by judge
 	}
 	s.w.note("%s comes once more", s.name)
-	hurried := s.browser(edges, calmBrowser)
-	hurried.hurried = s.w.draw("haste of %s", hurried.name).IntN(2) == 0
+	last := s.browser(edges, s.name+"b-last")
+	how := s.w.draw("haste of %s", last.name).IntN(3)
+	last.hurried, last.shown = how == 0, how == 1
 	forgot := false
 	for time.Until(s.started.ExpiresAt) > time.Minute {
 		for _, b := range s.browsers {
@@ -65,9 +65,6 @@ func (s *session) endCalmly(ctx context.Context, by *process, edges []*worker) {
 		s.w.fail("%s cannot be ended after all faults", s.name)
 	}
 }
-
-// calmBrowser is the number of the browser that comes when all faults have ended.
-const calmBrowser = 9
 
 // look opens the page and does what it asks for. It reports whether the session has ended, as far as the user
 // is told.
@@ -170,7 +167,7 @@ func (b *browser) signIn(ctx context.Context, n *identityNetwork) (over bool) {
 // lets has another browser sign in instead, and comes back all the same while that one is at the network.
 func (b *browser) lets(ctx context.Context, a *attempt, r *rand.Rand) (over bool) {
 	b.press(ctx, "stop", a.network)
-	other := b.other(b.name+"y", map[string]string{})
+	other := b.s.browser(b.edges, b.name+"-other")
 	other.send(ctx, "look", b.s.page(), nil, nil, nil)
 	answer, p := other.press(ctx, "continue", a.network)
 	over = b.comeBack(ctx, a, r)
@@ -221,12 +218,12 @@ func (b *browser) comeBack(ctx context.Context, a *attempt, r *rand.Rand) (over 
 	if b.w.odd(r, "cookie of another time") {
 		b.forget(ctx)
 	}
-	if b.w.odd(r, "return in another browser") {
-		other := b.other(b.name+"x", map[string]string{browserKnown: b.cookie(browserKnown)})
-		if r.IntN(2) == 0 {
-			other.cookies = map[string]string{}
+	if b.shown || b.w.odd(r, "return in another browser") {
+		b.shown = false
+		stranger := &browser{
+			s: b.s, w: b.w, name: b.name + "-stranger", edges: b.edges, cookies: map[string]string{},
 		}
-		other.comes(ctx, a, target)
+		stranger.comes(ctx, a, target)
 	}
 	var again sync.WaitGroup
 	if b.w.odd(r, "returns twice") {
@@ -237,7 +234,22 @@ func (b *browser) comeBack(ctx context.Context, a *attempt, r *rand.Rand) (over 
 	}
 	over = b.comes(ctx, a, target)
 	again.Wait()
+	if b.hurried && len(a.returns) > 0 {
+		return b.wasHeard(ctx, a)
+	}
 	return over
+}
+
+// wasHeard has a user who left in the middle of a return in the calm look again later: it has come to its end
+// without them.
+func (b *browser) wasHeard(ctx context.Context, a *attempt) (over bool) {
+	b.hurried = false
+	time.Sleep(patience) // of the bubble
+	page, ok := b.send(ctx, "look", b.s.page(), nil, nil, nil)
+	if ok && page.title == pageAsk {
+		b.w.fail("%s came to nothing, since its user did not wait", a.name)
+	}
+	return page.over()
 }
 
 // forget has the browser lose its cookies but for those of attempts, and get new ones by a look at the page.
