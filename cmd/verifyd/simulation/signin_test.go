@@ -156,7 +156,7 @@ func (s *session) judgeVisits(v facts.View) {
 		v.State == sessions.Failed && v.Reason == sessions.Declined && v.Network != "" && !declined:
 		s.w.failLocked("%s is %s, %s, by %s, which has not said so", s.name, v.State, v.Reason, v.Network)
 	}
-	if len(vouched) == 1 && v.State == sessions.Verified && vouched[0].network.rules.OneIdentityPer != "" {
+	if len(vouched) == 1 && v.State == sessions.Verified {
 		s.stands(vouched[0])
 	}
 	stored := v.State == sessions.Verified || v.Reason == sessions.Refused
@@ -166,8 +166,15 @@ func (s *session) judgeVisits(v facts.View) {
 	}
 }
 
-// stands notes that an identity stands for the session's user, and for nobody else.
+// stands notes that an identity stands for the session's user; where the network's rules say so for nobody
+// else.
 func (s *session) stands(a *attempt) {
+	if slices.Contains(a.network.rules.DenySubjects, a.subject) {
+		s.w.failLocked("%s is verified by %s, which is refused", s.name, a.subject)
+	}
+	if a.network.rules.OneIdentityPer == "" {
+		return
+	}
 	identity := s.started.Account + " " + a.network.id + " " + a.subject
 	if other := s.w.holders[identity]; other != "" {
 		s.w.failLocked("%s and %s are verified, both by %s", other, s.name, identity)
