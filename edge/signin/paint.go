@@ -46,8 +46,8 @@ type material struct {
 	frame   *template.Template
 }
 
-// loadMaterial returns the one of the process: nobody changes it, and to read all languages takes some tens of
-// milliseconds.
+// loadMaterial returns the one of the process: nobody changes it, and to read all languages takes some tens
+// of milliseconds.
 var loadMaterial = sync.OnceValues(func() (m material, err error) {
 	if m.assets, err = loadAssets(); err != nil {
 		return material{}, err

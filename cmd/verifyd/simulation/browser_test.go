@@ -18,7 +18,6 @@ const (
 	pageAsk      = "Is this you?"
 	pageConfirm  = "One more step"
 	pageCode     = "The code is in another browser"
-	flowCookies  = "__Host-verifyd_flow_"
 	browserKnown = "__Host-verifyd_browser"
 )
 
@@ -91,8 +90,8 @@ const patience = 45 * time.Second
 
 // send sends a request to an edge: with a form it is a POST. It reports whether an answer came. began and
 // ended, which may be nil, are called when the edge begins with it, and when it has ended, whoever waits.
-func (b *browser) send(ctx context.Context, what, target string, form url.Values, began, ended func()) (a answer,
-	ok bool) {
+func (b *browser) send(ctx context.Context, what, target string, form url.Values,
+	began, ended func()) (a answer, ok bool) {
 	r := b.w.draw("%s of %s", what, b.name)
 	k := b.edges[r.IntN(len(b.edges))]
 	stays := patience

@@ -23,11 +23,11 @@
 //   - A page that says how a session ended says what is stored at the end. Once anybody has learnt of an end,
 //     no page that is asked for later says otherwise, or that the session is open. No page says that the
 //     session has expired before it has, or that it is open once it has.
-//   - A sign-in posts one code, once, and to the network that issued it. It posts none if every return came to
-//     another browser than the one that began, or to one that another had taken over from, or once the session
-//     had expired or anybody had learnt of its end.
-//   - A session is verified, or refused, only by a network that has vouched in a sign-in of that session, and
-//     an identity that may stand for one user stands for one.
+//   - A sign-in posts one code, once, and to the network that issued it. It posts none if every return came
+//     to another browser than the one that began, or to one that another had taken over from, or once the
+//     session had expired or anybody had learnt of its end.
+//   - A session is verified, or refused, only by a network that has vouched in a sign-in of that session. An
+//     identity that is refused verifies nobody, and one that may stand for one user stands for one.
 //   - No page says that a verdict is not stored if it is.
 //   - A receiver gets no more POSTs of a session than there are attempts that were claimed and not released;
 //     under the policy once that is one.

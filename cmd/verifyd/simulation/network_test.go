@@ -102,7 +102,8 @@ func (n *identityNetwork) receive(w *world, wire *simtest.Conn) {
 		if err != nil {
 			w.fail("%s: %v", n.id, err)
 		}
-		p.right = fmt.Sprintf("Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+		p.right = fmt.Sprintf("Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body),
+			body)
 		p.said = func(code int, rest string) {
 			if vouches != nil && code == http.StatusOK && strings.HasPrefix(rest, p.right) {
 				w.mu.Lock()

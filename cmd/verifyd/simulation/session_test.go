@@ -130,8 +130,8 @@ func (s *session) repeat(e *worker, do func() error) {
 	for range 4 {
 		err := do()
 		_, wrong := errors.AsType[*store.WrongCodeError](err)
-		if err == nil || wrong || errors.Is(err, sessions.ErrCompleted) || errors.Is(err, sessions.ErrExpired) ||
-			errors.Is(err, proof.ErrNothingToConfirm) {
+		if err == nil || wrong || errors.Is(err, sessions.ErrCompleted) ||
+			errors.Is(err, sessions.ErrExpired) || errors.Is(err, proof.ErrNothingToConfirm) {
 			return
 		}
 		if !unanswered(err) {

@@ -61,7 +61,6 @@ type attempt struct {
 type arrival struct {
 	at     time.Time
 	cookie string // by which the browser is known
-	flow   bool   // the browser has cookies of attempts
 	calm   bool
 }
 
@@ -82,16 +81,10 @@ func (p *press) ends() {
 
 // returned notes that an edge begins with a return.
 func (a *attempt) returned(b *browser) {
-	flows := false
-	b.mu.Lock()
-	for name := range b.cookies {
-		flows = flows || len(name) > len(flowCookies) && name[:len(flowCookies)] == flowCookies
-	}
-	known := b.cookies[browserKnown]
-	b.mu.Unlock()
+	known := b.cookie(browserKnown)
 	a.s.w.mu.Lock()
 	defer a.s.w.mu.Unlock()
-	a.returns = append(a.returns, arrival{time.Now(), known, flows, a.s.w.calm})
+	a.returns = append(a.returns, arrival{time.Now(), known, a.s.w.calm})
 }
 
 // sees notes what a page says to somebody who asked for it at an instant.
@@ -226,23 +219,20 @@ func (s *session) forbids(a *attempt, r arrival) string {
 }
 
 // takenOver reports whether another browser signed in for sure when a return of an attempt came: it was sent
-// to an identity network after everything that the attempt's browser did, and did nothing since.
+// to an identity network after everything that the attempt's browser did, and nobody did anything since.
 func (s *session) takenOver(a *attempt, at time.Time) bool {
-	for _, p := range s.pressed {
+	return slices.ContainsFunc(s.pressed, func(p *press) bool {
 		if p.cookie == a.cookie || !p.granted || p.done.IsZero() || !p.done.Before(at) {
-			continue
+			return false
 		}
-		sure := !slices.ContainsFunc(s.pressed, func(o *press) bool {
-			return o.cookie == a.cookie && (o.done.IsZero() || !o.done.Before(p.began)) && o.began.Before(at) ||
-				o.cookie != a.cookie && o != p && o.began.Before(at) && (o.done.IsZero() || !o.done.Before(p.began))
-		}) && !slices.ContainsFunc(s.attempts, func(o *attempt) bool {
+		pressed := slices.ContainsFunc(s.pressed, func(o *press) bool {
+			return o != p && o.began.Before(at) && (o.done.IsZero() || !o.done.Before(p.began))
+		})
+		returned := slices.ContainsFunc(s.attempts, func(o *attempt) bool {
 			return o.cookie != a.cookie && slices.ContainsFunc(o.returns, func(r arrival) bool {
 				return r.at.After(p.began) && !r.at.After(at)
 			})
 		})
-		if sure {
-			return true
-		}
-	}
-	return false
+		return !pressed && !returned
+	})
 }

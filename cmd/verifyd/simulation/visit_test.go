@@ -33,7 +33,8 @@ func (s *session) visit(ctx context.Context, edges []*worker, number int) {
 		if b.look(ctx) {
 			return
 		}
-		time.Sleep(time.Duration(s.w.draw("pause of %s", b.name).IntN(2000)) * time.Millisecond) // of the bubble
+		pause := time.Duration(s.w.draw("pause of %s", b.name).IntN(2000)) * time.Millisecond
+		time.Sleep(pause) // of the bubble
 	}
 }
 

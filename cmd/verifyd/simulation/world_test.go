@@ -282,7 +282,9 @@ func (w *world) storm(dispatchers, edges []*worker) {
 			k, pause := of[r.IntN(len(of))], time.Duration(r.IntN(5000))*time.Millisecond
 			return func() { k.replace(pause) }
 		})
-		plan(kind+" cut off", 4, func(r *rand.Rand, _ time.Duration) func() { return of[r.IntN(len(of))].cut })
+		plan(kind+" cut off", 4, func(r *rand.Rand, _ time.Duration) func() {
+			return of[r.IntN(len(of))].cut
+		})
 	}
 	plan("broker restarted", 2, func(r *rand.Rand, _ time.Duration) func() {
 		down := time.Duration(r.Int64N(int64(lastsAtMost)))
