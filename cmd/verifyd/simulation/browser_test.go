@@ -99,7 +99,7 @@ func (b *browser) send(ctx context.Context, what, target string, form url.Values
 		stays = time.Duration(r.IntN(3000)) * time.Millisecond
 	}
 	if b.hurried && what == "return" {
-		stays = time.Duration(1+r.IntN(20)) * time.Millisecond
+		stays = time.Duration(r.Int64N(int64(4 * time.Millisecond))) // about as long as a return takes
 	}
 	time.Sleep(time.Duration(r.Int64N(int64(time.Millisecond)))) // of the bubble
 	l := k.current()

@@ -48,10 +48,12 @@ func (s *session) endCalmly(ctx context.Context, by *process, edges []*worker) {
 	if v, err := by.store.Read(ctx, s.started.ID); err != nil || v.State != sessions.Pending {
 		return // what cannot be read is found by judge
 	}
-	s.w.note("%s comes once more", s.name)
-	last := s.browser(edges, s.name+"b-last")
-	how := s.w.draw("haste of %s", last.name).IntN(3)
-	last.hurried, last.shown = how == 0, how == 1
+	s.w.counts("comes once more", "%s comes once more", s.name)
+	s.browser(edges, s.name+"b-last")
+	how := s.w.draw("how %s comes once more", s.name).IntN(3)
+	for _, b := range s.browsers {
+		b.hurried, b.shown = how == 0, how == 1
+	}
 	forgot := false
 	for time.Until(s.started.ExpiresAt) > time.Minute {
 		for _, b := range s.browsers {
@@ -245,6 +247,7 @@ func (b *browser) comeBack(ctx context.Context, a *attempt, r *rand.Rand) (over 
 // without them.
 func (b *browser) wasHeard(ctx context.Context, a *attempt) (over bool) {
 	b.hurried = false
+	b.w.counts("left in the calm", "%s is left in the calm", a.name)
 	time.Sleep(patience) // of the bubble
 	page, ok := b.send(ctx, "look", b.s.page(), nil, nil, nil)
 	if ok && page.title == pageAsk {

@@ -243,6 +243,14 @@ func (w *world) noteLocked(format string, args ...any) {
 	fmt.Fprintln(w.whole, at, what)
 }
 
+// counts puts something on the trace, and counts the schedules in which things of its kind happened.
+func (w *world) counts(kind, format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.kinds[kind]++
+	w.noteLocked(format, args...)
+}
+
 // fail notes what did not hold.
 func (w *world) fail(format string, args ...any) {
 	w.mu.Lock()
