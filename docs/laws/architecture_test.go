@@ -13,8 +13,9 @@ import (
 
 const (
 	architecture = "../ARCHITECTURE.md"
-	// maxArchitecture is how many lines a newcomer reads in one sitting.
-	maxArchitecture = 150
+	guarantees   = "../GUARANTEES.md"
+	// maxSitting is how many lines somebody reads in one sitting.
+	maxSitting = 150
 )
 
 var (
@@ -31,9 +32,6 @@ func TestArchitectureNamesWhatThereIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(string(text), "\n"); n > maxArchitecture {
-		t.Errorf("%s has %d lines, more than %d", architecture, n, maxArchitecture)
-	}
 	known := map[string]map[string]bool{}
 	found := named.FindAllStringSubmatch(string(text), -1)
 	if len(found) < documented {
@@ -46,6 +44,20 @@ func TestArchitectureNamesWhatThereIs(t *testing.T) {
 		}
 		if !known[folder][name] {
 			t.Errorf("%s names %s, which is not there", architecture, m[1]+m[2])
+		}
+	}
+}
+
+// What is to be read as a whole is short enough for that.
+func TestReadInOneSitting(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{architecture, guarantees} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(text), "\n"); n > maxSitting {
+			t.Errorf("%s has %d lines, more than %d", path, n, maxSitting)
 		}
 	}
 }
