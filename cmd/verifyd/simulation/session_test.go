@@ -39,7 +39,7 @@ func (w *world) newSession(number int) *session {
 
 // pagesShare is the share of sessions whose users come to the pages. A sign-in there costs several times what
 // a completion in the store does.
-const pagesShare = 0.5
+const pagesShare = 0.3
 
 // start starts it at an edge.
 func (s *session) start(edges []*worker) bool {
