@@ -7,8 +7,8 @@
 // connections in memory; and users with browsers, whose requests are handed to the handlers.
 //
 // A seed decides what happens: which sessions there are and who ends them, which faults each message and each
-// request meets, when connections are cut, edges and dispatchers killed and replaced, the broker restarted and
-// its leaders away, how receivers and identity networks answer, and what users do: press twice, come back
+// request meets, when connections are cut, edges and dispatchers killed and replaced, the broker restarted
+// and its leaders away, how receivers and identity networks answer, and what users do: press twice, come back
 // twice, in another browser or with other cookies, decline, give up. Each decision is drawn from the seed and
 // its own subject, such as "the second claim of session 3", and does not depend on the order in which
 // decisions are made. What Go itself draws, such as the order of two timers of one instant, is left to chance
