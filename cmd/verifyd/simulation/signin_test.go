@@ -9,15 +9,15 @@ import (
 	"verifyd/sessions/proof"
 )
 
-// signins are the ways of all browsers to identity networks and back, under the world's lock.
-type signins struct {
+// roundTrips are the ways of all browsers to identity networks and back, under the world's lock.
+type roundTrips struct {
 	attempts map[string]*attempt // by their code challenge (RFC 7636)
 	grants   map[string]*grant   // by their code
 	holders  map[string]string   // of identities that stand for one user alone
 }
 
-func newSignins() signins {
-	return signins{
+func newRoundTrips() roundTrips {
+	return roundTrips{
 		attempts: map[string]*attempt{}, grants: map[string]*grant{}, holders: map[string]string{},
 	}
 }

@@ -47,14 +47,14 @@ type world struct {
 	whole   hash.Hash64 // of everything that happened, and when
 	broken  []string    // what did not hold
 	talkers map[string]*talker
-	signins
+	roundTrips
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{
 		t: t, seed: seed, begun: time.Now(), names: map[string]string{}, drawn: map[string]int{},
 		kinds: map[string]int{}, rates: map[string]float64{}, talkers: map[string]*talker{},
-		whole: fnv.New64a(), signins: newSignins(),
+		whole: fnv.New64a(), roundTrips: newRoundTrips(),
 	}
 	w.broker = simtest.New(simtest.Options{
 		Unknown: func(what string) { w.fail("the simulated broker does not know: %s", what) },
