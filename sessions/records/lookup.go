@@ -49,7 +49,7 @@ func lookUpOf(ctx context.Context, st *Reader, account string, id sessions.ID) l
 func (l lookUp) outcome(ctx context.Context) (sessions.Status, error) {
 	s, completed, err := l.status(ctx)
 	if err == nil && completed {
-		err = checkErased(ctx, l.st, s.Session)
+		err = checkErased(ctx, l.st, l.id)
 	}
 	if err != nil {
 		return sessions.Status{}, err
@@ -83,13 +83,10 @@ func (l lookUp) status(ctx context.Context) (s sessions.Status, completed bool, 
 }
 
 // checkErased returns ErrErased for a session whose user was erased. Its other errors are natsconf's.
-func checkErased(ctx context.Context, st *Reader, s sessions.Session) error {
-	if !mayBeErased(s, st.Now()) {
-		return nil
-	}
-	gone, err := st.IsErased(ctx, s.ID)
+func checkErased(ctx context.Context, st *Reader, id sessions.ID) error {
+	gone, err := st.IsErased(ctx, id)
 	if err == nil && gone {
-		err = fmt.Errorf("session %s: %w", s.ID, ErrErased)
+		err = fmt.Errorf("session %s: %w", id, ErrErased)
 	}
 	return err
 }

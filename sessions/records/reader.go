@@ -67,7 +67,7 @@ func (st *Reader) ReadOf(ctx context.Context, account string, id sessions.ID) (f
 	if !completed {
 		return st.viewOf(ctx, s, false)
 	}
-	erased := Begin(func() (any, error) { return nil, checkErased(ctx, st, s.Session) })
+	erased := Begin(func() (any, error) { return nil, checkErased(ctx, st, id) })
 	v, err := st.viewOf(ctx, s, true)
 	if _, gone := erased(); gone != nil {
 		return facts.View{}, gone
@@ -236,7 +236,7 @@ func readOpen(ctx context.Context, st *Reader, account string, id sessions.ID) (
 func (st *Reader) completionUnlessErased(ctx context.Context, id sessions.ID) (sessions.Completion, error) {
 	c, err := st.completionOf(ctx, id)
 	if err == nil {
-		err = checkErased(ctx, st, c.Session)
+		err = checkErased(ctx, st, id)
 	}
 	if err != nil {
 		return sessions.Completion{}, err
