@@ -175,6 +175,16 @@ func (o *observer) take(c jetstream.Consumer, notBefore time.Duration) jetstream
 	return m
 }
 
+// counted waits until the consumer has counted the messages that it has not delivered yet. The server counts
+// a message a moment after it has acknowledged it.
+func (o *observer) counted(waiting uint64) {
+	o.Helper()
+	natstest.Await(o, fmt.Sprint(waiting, " messages wait"), func() bool {
+		s, err := o.conn.ConsumerState(o.ctx, topology.StreamRetries, "c")
+		return err == nil && s.Waiting == waiting
+	})
+}
+
 // none notes whether there is nothing to take at this moment.
 func (o *observer) none(c jetstream.Consumer) {
 	o.Helper()

@@ -169,6 +169,7 @@ var rules = map[string]func(*observer){
 		for _, s := range []string{"a", "b", "c"} {
 			o.publish("retry."+s, s)
 		}
+		o.counted(3)
 		m := o.take(c, 0)
 		o.must(m.Nak())
 		o.must(o.take(c, 0).NakWithDelay(ackWait + time.Second)) // before what is new
@@ -182,6 +183,7 @@ var rules = map[string]func(*observer){
 		c := o.consume(jetstream.ConsumerConfig{AckWait: time.Second})
 		o.publish("retry.a", "1")
 		o.publish("retry.b", "2")
+		o.counted(2)
 		o.must(o.take(c, 0).TermWithReason("it cannot be read"))
 		o.must(o.take(c, 0).Ack())
 		o.state(0)
@@ -193,6 +195,7 @@ var rules = map[string]func(*observer){
 		for _, s := range []string{"a", "b", "c"} {
 			o.publish("retry."+s, s)
 		}
+		o.counted(3)
 		m := o.take(c, 0)
 		o.take(c, 0)
 		o.state(2)
