@@ -136,8 +136,7 @@ func (r *ruin) stores(ctx context.Context) error {
 	for _, m := range r.s.stores {
 		r.say("%s is cut off from the others", m.name)
 		cut := func(ctx context.Context) error { return m.cut(ctx, r.s.store) }
-		rejoin := func(ctx context.Context) error { return m.heal(ctx, r.s.store) }
-		heal := func(ctx context.Context) error { return r.back(ctx, m, rejoin) }
+		heal := func(ctx context.Context) error { return r.rejoin(ctx, m) }
 		if err := r.outage(ctx, m, *clusterCut, cut, heal); err != nil {
 			return err
 		}
@@ -147,19 +146,18 @@ func (r *ruin) stores(ctx context.Context) error {
 		return err
 	}
 	r.say("%s, which leads %s, is stopped", m.name, topology.StreamCompletions)
-	thaw := func(ctx context.Context) error { return r.back(ctx, m, m.thaw) }
-	return r.outage(ctx, m, *clusterFreeze, m.freeze, thaw)
+	return r.outage(ctx, m, *clusterFreeze, m.freeze, m.thaw)
 }
 
 // heardWithin is how soon a server that is back has heard from the one that leads now, which sends something
 // each second.
 const heardWithin = 2 * time.Second
 
-// back brings a server back that may take itself for a leader until it hears of another.
-func (r *ruin) back(ctx context.Context, m *member, bring func(context.Context) error) error {
+// rejoin ends the cut of a server, which may take itself for a leader until it hears of another.
+func (r *ruin) rejoin(ctx context.Context, m *member) error {
 	over := r.log.Behind()
 	defer over()
-	if err := errors.Join(bring(ctx), m.await(ctx)); err != nil {
+	if err := errors.Join(m.heal(ctx, r.s.store), m.await(ctx)); err != nil {
 		return err
 	}
 	pass(ctx, heardWithin)
