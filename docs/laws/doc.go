@@ -1,3 +1,3 @@
 // Package laws tests what the repository says of itself: that it does not use retired words, keeps to its
-// bounds of size, and that docs/ARCHITECTURE.md names only what exists.
+// bounds of size, that docs/ARCHITECTURE.md names only what exists, and that dark colours change no layout.
 package laws
