@@ -107,14 +107,25 @@ func newKeyring() keyring {
 
 // clock is the time of a whole test service.
 type clock struct {
-	mu sync.Mutex
-	at time.Time
+	mu      sync.Mutex
+	at      time.Time
+	running bool
 }
 
 func (c *clock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.running {
+		return time.Now()
+	}
 	return c.at
+}
+
+// run makes the clock that of the machine.
+func (c *clock) run() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running = true
 }
 
 func (c *clock) advance(d time.Duration) {
