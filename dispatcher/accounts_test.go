@@ -255,7 +255,7 @@ func wildcard(t *testing.T, to [4]byte) *net.Resolver {
 	}}
 }
 
-// addressOf answers a DNS query (RFC 1035 §4) with an address, or with none where another type is asked for.
+// addressOf answers a DNS query (RFC 1035 §4) with an address, or with none if another type is asked for.
 func addressOf(query []byte, to [4]byte) []byte {
 	const header = 12
 	end := header

@@ -63,7 +63,7 @@ func TestAtLeastOnceSendsAgain(t *testing.T) {
 	h.until(t, h.complete(t, final.URL, "u", verified).ID, facts.DeliveryRejected)
 }
 
-// When the time is over, the last answer stands, also where the last tries could not be sent at all.
+// When the time is over, the last answer stands, also if the last tries could not be sent at all.
 func TestAtLeastOnceComesToAnEnd(t *testing.T) {
 	t.Parallel()
 	h := start(t)

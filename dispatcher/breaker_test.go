@@ -17,7 +17,7 @@ import (
 	"verifyd/sessions/facts"
 )
 
-// gauge reads a metric by its name. Where it has a label, the sum over the given values is read.
+// gauge reads a metric by its name. If it has a label, the sum over the given values is read.
 func gauge(t *testing.T, g prometheus.Gatherer, name string, values ...string) (sum float64) {
 	t.Helper()
 	families, err := g.Gather()

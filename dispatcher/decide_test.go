@@ -122,9 +122,9 @@ func TestProbeThatDialledNobodyJudgesNothing(t *testing.T) {
 	}
 }
 
-// Each dial that succeeds allows one more, also where no connection stays: a receiver may close each after
-// its answer. One that fails begins anew, and while the breaker is not closed, those who may dial at all do
-// not wait for each other.
+// Each dial that succeeds allows one more, also if no connection stays: a receiver may close each after its
+// answer. One that fails begins anew, and while the breaker is not closed, those who may dial at all do not
+// wait for each other.
 func TestDialsGrowWithSuccess(t *testing.T) {
 	d := &shared{
 		c: Config{Now: time.Now, Connections: 16, BreakerOpen: time.Hour}, metrics: newMetrics(nil),

@@ -37,7 +37,7 @@ const (
 	// settleFor is how long a delivery tries to store a result; after that the attempt is settled as unknown,
 	// by its claim.
 	settleFor = 20 * time.Second
-	// settlePause lies between two tries to store a result.
+	// settlePause is the interval between two tries to store a result.
 	settlePause = 250 * time.Millisecond
 	// failurePause is the pause before the next try of a delivery that failed for a reason of our own.
 	failurePause = 5 * time.Second

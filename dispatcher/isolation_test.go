@@ -31,8 +31,8 @@ const (
 	// isolationHosts is how many receivers hang, and how many are healthy. Each hanging one is offered more
 	// than one session and, in the long run, more than its actor sends at once.
 	isolationHosts = 10
-	// isolationPace lies between two completions: a load that leaves the machine time, so that waiting shows
-	// and queueing does not.
+	// isolationPace is the interval between two completions: a load that leaves the machine time, so that
+	// waiting shows and queueing does not.
 	isolationPace = 4 * time.Millisecond
 	// isolationTimeout is longer than the test: a hanging delivery that ends by itself is a failure.
 	isolationTimeout = 5 * time.Minute

@@ -58,7 +58,7 @@ func TestMessagesAreOfferedUntilTaken(t *testing.T) {
 	}
 }
 
-// Where nobody comes to take it the caller is told so, and that nothing is stored, also when its time ends
+// If nobody comes to take it the caller is told so, and that nothing is stored, also when its time ends
 // first.
 func TestMessagesThatNobodyTakesAreNotStored(t *testing.T) {
 	t.Parallel()

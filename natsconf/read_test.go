@@ -121,7 +121,7 @@ func TestRangeGivesWhatIsThereAndLeavesNothingBehind(t *testing.T) {
 // The consumer of a reading may live on a server that has not heard yet of what the leader has acknowledged.
 // Many write at once, so that the servers have something to catch up with.
 //
-// Where a leader has been followed by another and has not heard of it, both answer for a moment. So the test
+// If a leader has been followed by another and has not heard of it, both answer for a moment. So the test
 // begins when the leaders stand, and a round in which one changed is repeated.
 func TestReadingsSeeWhatWasAcknowledged(t *testing.T) {
 	const rounds, inOne, stands = 25, 40, time.Second
@@ -228,7 +228,7 @@ func TestPagesEndWhereTheNewestGoesMeanwhile(t *testing.T) {
 			}
 			return nil
 		})
-	if natstest.OnCluster() { // a copy that is read from may still hold what the leader has taken away
+	if natstest.OnCluster() { // a copy that is read from may still hold what the leader has removed
 		got = slices.DeleteFunc(got, func(s string) bool { return slices.Contains(all[len(all)-2:], s) })
 	}
 	if want := all[:len(all)-2]; err != nil || !reflect.DeepEqual(got, want) {

@@ -119,8 +119,8 @@ func TestUpdateThatIsAlwaysOvertaken(t *testing.T) {
 	}
 }
 
-// No answer comes to the write of an update. Where it was stored it succeeds, where it was lost it is
-// published again, and if another's message is there by then, the result is unknown.
+// No answer comes to the write of an update. If it was stored it succeeds, if it was lost it is published
+// again, and if another's message is there by then, the result is unknown.
 func TestUpdateWithoutAnAnswer(t *testing.T) {
 	natstest.NeedsEmbedded(t, "its endpoint")
 	t.Parallel()

@@ -14,8 +14,8 @@ import (
 	"verifyd/natsconf/wait"
 )
 
-// Who waits is answered once somebody leads the stream, however often it was asked in vain, and its waiting
-// is no failure; a caller that leaves is released at once.
+// Who waits is answered once somebody leads the stream, however many tries failed, and its waiting is no
+// failure; a caller that leaves is released at once.
 func TestWaitingOutlastsWhatHurryDoesNot(t *testing.T) {
 	t.Parallel()
 	conn := natstest.ConnectTo(t, natstest.Bare(t, t.TempDir()))

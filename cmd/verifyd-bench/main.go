@@ -198,7 +198,7 @@ func (m measureCmd) Run(ctx context.Context, c console) (err error) {
 	return bench.Run(ctx, o)
 }
 
-// withPassword is a URL with a password in it, also where the rest of it is wrong.
+// withPassword is a URL with a password in it, also if the rest of it is wrong.
 var withPassword = regexp.MustCompile(`://[^/?#,]*:[^/?#,]*@`)
 
 // build makes verifyd of the source that the current folder is in.

@@ -217,8 +217,8 @@ func TestBackupKnowsWhetherAServiceRuns(t *testing.T) {
 // headerOf makes backups of a store for their headers.
 type headerOf config.StoreSettings
 
-// backUp sets begun, where it is given, as soon as the header is written. A backup that finds the store too
-// slow is made again.
+// backUp sets begun, if it is given, as soon as the header is written. A backup that finds the store too slow
+// is made again.
 func (h headerOf) backUp(t *testing.T, begun *atomic.Bool) (transfer.Header, error) {
 	t.Helper()
 	w, err := &noticed{}, error(nil)

@@ -161,10 +161,10 @@ type crowd struct {
 	base    string // {base_url} of the service
 	key     string
 	counter *counter
-	// until, where it is set, is closed when no more users need to come: more than were asked for come until
+	// until, if it is set, is closed when no more users need to come: more than were asked for come until
 	// then.
 	until chan struct{}
-	// yardstick, where there is one, excuses POSTs that came too late because the machine was slow.
+	// yardstick, if there is one, excuses POSTs that came too late because the machine was slow.
 	yardstick *yardstick
 	log       *history.Log // where set, what everybody sees is noted, and judged
 
@@ -418,8 +418,8 @@ func (p *person) wrote(body []byte) bool {
 	return err == nil && members.PlatformUserID == p.user && members.Verified == (p.state == "verified")
 }
 
-// settled reads a session until its delivery has come to an end or ctx has. It says false where the session
-// is gone.
+// settled reads a session until its delivery has come to an end or ctx has. It says false if the session is
+// gone.
 func (c *crowd) settled(ctx context.Context, p *person) (verdict, bool) {
 	for {
 		var v verdict

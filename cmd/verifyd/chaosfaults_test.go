@@ -151,8 +151,8 @@ func (d *demon) recovers(ctx context.Context, v *victim) {
 // ambush pauses a dispatcher for longer than the ack wait, in the middle of many deliveries: while it is away
 // and the other one is paused, completions gather; it starts, takes them, and pauses itself once some of them
 // hold their claims and have not been sent. Only then does the other one go on, and gets what it holds. It
-// says false where nobody was caught: while one of them is still busy with another fault, or the store was
-// away meanwhile.
+// says false if nobody was caught: while one of them is still busy with another fault, or the store was away
+// meanwhile.
 func (d *demon) ambush(ctx context.Context, v, other *victim) bool {
 	if !lockAll(v, other) {
 		return false

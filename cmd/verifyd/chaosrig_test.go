@@ -255,7 +255,7 @@ func (c *counter) total() (n int) {
 	return n
 }
 
-// pass lets time go by. It says false where ctx ended first.
+// pass lets time go by. It says false if ctx ended first.
 func pass(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

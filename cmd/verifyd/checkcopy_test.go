@@ -24,7 +24,7 @@ func filesOf(t *testing.T, dir string) map[string]int64 {
 	return sizes
 }
 
-// otherDisk returns a folder on another filesystem than another one; empty where this machine has none.
+// otherDisk returns a folder on another filesystem than another one; empty if this machine has none.
 func otherDisk(t *testing.T, than string) string {
 	t.Helper()
 	for _, above := range []string{"/dev/shm", os.TempDir(), "/tmp", "/var/tmp"} {

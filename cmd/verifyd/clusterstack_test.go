@@ -509,7 +509,7 @@ func (g *gate) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// arm sets a trap; it stays until it is taken away.
+// arm sets a trap; it stays until it is removed.
 func (g *gate) arm(m *member, point string, do func()) *trap {
 	tr := &trap{do: do, hit: make(chan struct{})}
 	g.mu.Lock()

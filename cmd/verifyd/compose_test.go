@@ -193,6 +193,6 @@ func (s *stack) demonstrate(t *testing.T) {
 			return
 		}
 	}
-	// what the demo says last, where it is read first
+	// what the demo says last, if it is read first
 	t.Errorf("no callback:\n%s\n%s%s", s.logs(), said.String(), errOut.String())
 }

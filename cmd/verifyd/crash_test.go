@@ -143,7 +143,7 @@ func (c *child) run() error {
 	return nil
 }
 
-// becomesReady waits until the process is ready. It reports false where that ends instead, or ctx does.
+// becomesReady waits until the process is ready. It reports false if that ends instead, or ctx does.
 func (c *child) becomesReady(ctx context.Context) bool {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -365,7 +365,7 @@ func (c *child) left(t *testing.T, places map[string]string) map[string]string {
 	var visit func(path string, d fs.DirEntry, err error) error
 	visit = func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
-			return ignoreMissing(err) // another process takes away what this one staged in memory
+			return ignoreMissing(err) // another process removes what this one staged in memory
 		}
 		if d.Type()&fs.ModeSymlink != 0 {
 			if path, err = filepath.EvalSymlinks(path); err != nil {

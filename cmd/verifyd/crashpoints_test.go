@@ -284,7 +284,7 @@ func TestEveryCrashPointIsReached(t *testing.T) {
 	})
 	t.Cleanup(func() { crashpoint.Hook(nil) })
 	r := boot(t)
-	t.Cleanup(r.stop) // before the hook is taken away
+	t.Cleanup(r.stop) // before the hook is removed
 	s, b := r.begin(t), demo.NewBrowser()
 	expectTitle(t, must[*demo.Page](t)(b.Press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in")),
 		http.StatusOK, "You are verified")

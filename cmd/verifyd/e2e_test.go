@@ -414,7 +414,7 @@ func (r *rig) persist(t *testing.T) demo.Started {
 	}
 }
 
-// The integrator sends an outcome again whose delivery has ended; before that, and where there is nothing to
+// The integrator sends an outcome again whose delivery has ended; before that, and if there is nothing to
 // send, it is told so.
 func TestSendAgainThroughTheAPI(t *testing.T) {
 	parallel(t)

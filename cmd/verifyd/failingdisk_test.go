@@ -123,7 +123,7 @@ func failDiskOnce(t *testing.T, fail func(*natstest.Disk, testing.TB)) *toll {
 	return got
 }
 
-// unreadySoon waits until the process is not ready. It reports false where one that is asked late is.
+// unreadySoon waits until the process is not ready. It reports false if one that is asked late is.
 func (c *child) unreadySoon(ctx context.Context) bool {
 	failed := time.Now()
 	for asked := failed; c.readyz(ctx); asked = time.Now() {
@@ -148,7 +148,7 @@ func (c *child) saysItFailed(t *testing.T) {
 	if !strings.Contains(c.log.String(), saysFailed) {
 		t.Errorf("the log does not say that the store has failed:\n%s", c.log)
 	}
-	// Where nothing can be read any more, that is so of the file that says where the process is, too.
+	// If nothing can be read any more, that is so of the file that says where the process is, too.
 	if out, err := c.command(t, "status"); err == nil || !strings.Contains(out, saysFailed) &&
 		!strings.Contains(err.Error(), "the disk under it may have failed") {
 		t.Errorf("status: %v\n%s", err, out)

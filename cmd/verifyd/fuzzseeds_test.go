@@ -43,8 +43,8 @@ var fuzzKey = secretbox.Key([]byte("verifyd fuzz seeds, not a secret"))
 
 // The fuzz targets begin with the bytes of a service: of a session that is verified after its receiver had
 // sent a callback away once, with another try that was asked for; of one that is confirmed with a code; and
-// of one whose receiver asks for another try in an hour. Where a service writes something in another form
-// than the seed that is kept, this says so:
+// of one whose receiver asks for another try in an hour. If a service writes something in another form than
+// the seed that is kept, this says so:
 //
 //	go test ./cmd/verifyd -run TestFuzzSeeds -args -update
 //

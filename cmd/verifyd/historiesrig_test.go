@@ -95,7 +95,7 @@ func (w *witness) walk(ctx context.Context) {
 	}
 }
 
-// ask makes a request; the status is 0 where no answer came, or one that does not tell what became of it.
+// ask makes a request; the status is 0 if no answer came, or one that does not tell what became of it.
 func (w *witness) ask(key, method, path, body string, header ...string) (status int, answer answered) {
 	q, err := http.NewRequest(method, w.base+path, strings.NewReader(body))
 	if err != nil {
@@ -213,7 +213,7 @@ func (w *witness) cancel(p *history.Part, session string) {
 	}
 }
 
-// user signs in, and gives the code, where there is one, to the integrator.
+// user signs in, and gives the code, if there is one, to the integrator.
 func (w *witness) user(ctx context.Context, p *history.Part, s demo.Started, name string, coded bool) {
 	b := demo.NewBrowser()
 	for range 4 {
@@ -321,7 +321,7 @@ func (w *witness) useKey(ctx context.Context, p *history.Part, key string) {
 	}
 }
 
-// judge fails the test where what was seen is not what one store without faults could have told.
+// judge fails the test if what was seen is not what one store without faults could have told.
 func (w *witness) judge(t *testing.T) {
 	t.Helper()
 	w.log.Check(t, os.TempDir())

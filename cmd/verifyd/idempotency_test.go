@@ -16,7 +16,7 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-// tryKeyed starts a session under an idempotency key; status is 0 where no answer came.
+// tryKeyed starts a session under an idempotency key; status is 0 if no answer came.
 func (a api) tryKeyed(ctx context.Context, key, callback string) (status int, s demo.Started) {
 	body := fmt.Sprintf(`{"platform":"p","platform_user_id":"u","callback_url":%q}`, callback)
 	q, err := http.NewRequestWithContext(ctx, http.MethodPost, a.base+"/verify/init", strings.NewReader(body))

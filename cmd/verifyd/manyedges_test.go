@@ -296,8 +296,8 @@ func revocationOver(t *testing.T, all, of []*child) {
 		1000*time.Since(revoked).Seconds())
 }
 
-// Dispatchers are added and taken away by SIGTERM while outcomes are being delivered to a slow receiver: each
-// of them arrives once, none is unknown.
+// Dispatchers are added and removed by SIGTERM while outcomes are being delivered to a slow receiver: each of
+// them arrives once, none is unknown.
 func TestDispatchersComeAndGo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped under -short: several processes on three NATS servers")

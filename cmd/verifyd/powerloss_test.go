@@ -38,7 +38,7 @@ func (c *child) cut(t *testing.T, d *natstest.Disk) {
 	}
 }
 
-// forgetMemory takes away what the store kept on a memory filesystem.
+// forgetMemory removes what the store kept on a memory filesystem.
 func forgetMemory(store string) error {
 	links, err := filepath.Glob(filepath.Join(store, "nats", "jetstream", "*", "streams", "*", "batches"))
 	for _, link := range links {

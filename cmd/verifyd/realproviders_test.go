@@ -179,7 +179,7 @@ func (v *realVisit) pass(who realUser, pages []providerPage) (asked []string) {
 // in; then it is asked again.
 const answerWithin = 10 * time.Second
 
-// answered fills in a page. Where that did not end, the page is one that nobody has answered yet.
+// answered fills in a page. If that did not end, the page is one that nobody has answered yet.
 func (v *realVisit) answered(answer actions) bool {
 	ctx, cancel := context.WithTimeout(v.tab, answerWithin)
 	defer cancel()

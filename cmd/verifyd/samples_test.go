@@ -27,7 +27,7 @@ import (
 type sample struct {
 	file   string // below the folder docs
 	line   int
-	syntax string // as in "sh"; empty where the block names none
+	syntax string // as in "sh"; empty if the block names none
 	text   string
 }
 

@@ -2,8 +2,8 @@ package bounds
 
 // Share divides a number of places among accounts. An account may have one more while it has fewer than are
 // free, and fewer than each account may have at most. So one account alone gets half at most, two get a third
-// each, and there are always some left for an account that has none yet: nothing has to be taken away from
-// those that hold it. Its user holds a lock.
+// each, and there are always some left for an account that has none yet: nothing has to be removed from those
+// that hold it. Its user holds a lock.
 type Share struct {
 	total, each int
 	used        int

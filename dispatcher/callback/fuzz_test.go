@@ -39,8 +39,8 @@ func readAnswer(r io.Reader) (Answer, *reader, error) {
 }
 
 // finalStatus reads the final status as net/http reads each line of status: informational responses first,
-// whose field lines are skipped as they are. head is how many bytes there are up to the end of its header;
-// 0 where that has no end. The status is 0 where net/http does not read one.
+// whose field lines are skipped as they are. head is how many bytes there are up to the end of its header; 0
+// if that has no end. The status is 0 if net/http does not read one.
 func finalStatus(wire []byte) (status, head int) {
 	rest := wire
 	line := func() (text []byte, ok bool) {

@@ -231,9 +231,9 @@ func (c *connections) take() []string {
 	return seen
 }
 
-// TestGuard offers every hostile URL to the policy and, where it is taken, dials it as a delivery would,
-// through a real name server. Connections are counted twice: at the sockets, whatever the address, and at
-// traps on loopback.
+// TestGuard offers every hostile URL to the policy and, if it is taken, dials it as a delivery would, through
+// a real name server. Connections are counted twice: at the sockets, whatever the address, and at traps on
+// loopback.
 func TestGuard(t *testing.T) {
 	rows := guardedURLs()
 	distinct := map[string]bool{}

@@ -239,7 +239,7 @@ func TestNamesWithoutAnAddress(t *testing.T) {
 			notSent.Timing.DNS <= 0 || notSent.Address != "" {
 			t.Errorf("%s: %+v", name, notSent)
 		}
-		// Where the machine's resolv.conf has a search list, an unrooted name would show here.
+		// If the machine's resolv.conf has a search list, an unrooted name would show here.
 		if slices.ContainsFunc(s.names(), func(name string) bool { return name != "hooks.example." }) {
 			t.Errorf("%s: asked for %q", name, s.names())
 		}

@@ -48,7 +48,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// leadsTo reports whether a file is there, with a heading that has the anchor, where one is asked for.
+// leadsTo reports whether a file is there, with a heading that has the anchor, if one is asked for.
 func leadsTo(file, anchor string) bool {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -46,7 +46,7 @@ const nodeModulesVariable = "VERIFYD_TEST_NODE_MODULES"
 const libraries = "github.com/standard-webhooks/standard-webhooks/libraries"
 
 // runtimes say how a guide's receiver is run in a folder that holds its files. lib is the folder of the
-// official library; it is empty where the standard library is used.
+// official library; it is empty if the standard library is used.
 var runtimes = map[string]struct {
 	program string
 	run     func(t *testing.T, dir, lib string, port int) *exec.Cmd

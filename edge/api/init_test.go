@@ -292,8 +292,8 @@ func TestInitWhileTheStoreIsNearlyFull(t *testing.T) {
 	}
 }
 
-// Where the store was left, a start is refused before anything is counted: what is compared at the end of a
-// move would go on changing.
+// If the store was left, a start is refused before anything is counted: what is compared at the end of a move
+// would go on changing.
 func TestInitInAStoreThatWasLeft(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)

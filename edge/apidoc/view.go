@@ -124,7 +124,7 @@ func newResponse(r member) response {
 	return v
 }
 
-// exampleOf writes the first example of a body; empty where there is none.
+// exampleOf writes the first example of a body; empty if there is none.
 func exampleOf(media node) string {
 	for _, e := range media.get("examples").members() {
 		return e.value.get("value").json("")
@@ -153,7 +153,7 @@ func fieldsOf(prefix string, schema node) []field {
 	return fields
 }
 
-// typeOf names a schema's type: its values, where it has few, its form, or the plain type.
+// typeOf names a schema's type: its values, if it has few, its form, or the plain type.
 func typeOf(schema node) string {
 	if values := schema.get("enum").items(); len(values) > 0 {
 		var texts []string

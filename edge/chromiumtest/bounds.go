@@ -47,7 +47,7 @@ const overflowing = `(() => {
   return found.slice(0, 8).join("\n");
 })()`
 
-// Overflow returns what of the page's text sticks out to the side or is cut off, a line each; empty where
+// Overflow returns what of the page's text sticks out to the side or is cut off, a line each; empty if
 // nothing is.
 func Overflow(tab context.Context, t *testing.T) string {
 	t.Helper()

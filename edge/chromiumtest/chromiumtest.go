@@ -29,7 +29,7 @@ const (
 var names = []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"}
 
 // Start returns a tab of a headless browser with a profile of its own, which ends with the test. It skips the
-// test under -short, and where there is no browser unless one is required. more are further options of the
+// test under -short, and if there is no browser unless one is required. more are further options of the
 // browser's, such as Trust.
 func Start(t *testing.T, more ...chromedp.ExecAllocatorOption) context.Context {
 	t.Helper()

@@ -81,7 +81,7 @@ const unreached = `(() => {
     .map(name).slice(0, 8).join("\n");
 })()`
 
-// walkKeys fails the test where the Tab key does not lead to everything on the page that is open.
+// walkKeys fails the test if the Tab key does not lead to everything on the page that is open.
 func walkKeys(tab context.Context, t *testing.T, name string) {
 	t.Helper()
 	presses := 2 + Run(tab, t, chromedp.Evaluate[int](listen))
@@ -95,7 +95,7 @@ func walkKeys(tab context.Context, t *testing.T, name string) {
 	t.Errorf("%s: the Tab key does not lead to\n%s", name, missing)
 }
 
-// seeFocus fails the test where the focus of something on the page that is open is not seen.
+// seeFocus fails the test if the focus of something on the page that is open is not seen.
 func seeFocus(tab context.Context, t *testing.T, name string) {
 	t.Helper()
 	if found := Run(tab, t, chromedp.Evaluate[string](faint)); found != "" {

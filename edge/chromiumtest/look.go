@@ -26,7 +26,7 @@ var (
 // ../shared/testassets beside the repository is taken.
 const AxeVariable = "VERIFYD_TEST_AXE"
 
-// Axe returns axe-core's script. Where there is none, pages go unchecked, and the test's log says so.
+// Axe returns axe-core's script. If there is none, pages go unchecked, and the test's log says so.
 func Axe(t *testing.T) string {
 	t.Helper()
 	file := os.Getenv(AxeVariable)
@@ -133,9 +133,8 @@ func (s Screen) show() chromedp.Action[chromedp.Void] {
 }
 
 // Look opens a page on the first of the screens and turns the window into each of the others. It fails the
-// test where the page sticks out to the side or breaks a rule of axe. With -args -screenshots FOLDER it takes
-// a picture of those of Docs. name is the page's, and its pictures'; open leads the tab to it; axe is what
-// Axe
+// test if the page sticks out to the side or breaks a rule of axe. With -args -screenshots FOLDER it takes a
+// picture of those of Docs. name is the page's, and its pictures'; open leads the tab to it; axe is what Axe
 // gave.
 func Look(tab context.Context, t *testing.T, name, axe string, open chromedp.Action[chromedp.Void],
 	screens ...Screen) {

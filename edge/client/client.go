@@ -67,8 +67,8 @@ func New(baseURL, apiKey string, options ...Option) (*Client, error) {
 
 func isInvisible(r rune) bool { return r <= ' ' || r >= 0x7f }
 
-// call makes one request and decodes its answer into out, where that is not nil. Errors are an *Error where
-// the service answered, and *NoAnswer otherwise.
+// call makes one request and decodes its answer into out, if that is not nil. Errors are an *Error where the
+// service answered, and *NoAnswer otherwise.
 func (c *Client) call(ctx context.Context, method, path string, header http.Header, in, out any) error {
 	r, err := c.request(ctx, method, path, in)
 	if err != nil {

@@ -5,7 +5,7 @@
 // The laws:
 //
 //   - Nothing is sent twice by itself, with one exception: Start is tried again, under one idempotency key,
-//     where no answer came or the service was not available, since the service then gives the same session.
+//     if no answer came or the service was not available, since the service then gives the same session.
 //     Everything else is for the caller to decide, and the comment of each method reports whether a repeat is
 //     harmless.
 //   - No redirect is followed, and an API key leaves over https only; plain http is for loopback.

@@ -42,8 +42,8 @@ type Listened struct {
 type Outcome struct {
 	// it may have reached the program; false: provably not, and it comes again later
 	Sent   bool   `json:"sent"`
-	Status int    `json:"status"` // the program's final HTTP status; 0 where none came
-	Detail string `json:"detail"` // what went wrong, where there is no status
+	Status int    `json:"status"` // the program's final HTTP status; 0 if none came
+	Detail string `json:"detail"` // what went wrong, if there is no status
 	Body   string `json:"body"`   // the beginning of the program's answer, for people
 }
 

@@ -43,12 +43,12 @@ const (
 // Error is a refusal of the service.
 type Error struct {
 	Status int // of HTTP
-	// empty where the answer was no problem document: it came from something in between
+	// empty if the answer was no problem document: it came from something in between
 	Code       Code
 	Title      string        // what kind of problem it is
 	Detail     string        // one sentence about this one
 	RequestID  string        // under which the service's log knows it
-	RetryAfter time.Duration // 0 where nothing was said
+	RetryAfter time.Duration // 0 if nothing was said
 	Fields     []Field       // the faulty members, for CodeInvalidRequest
 	TriesLeft  int           // how many more codes are taken, for CodeWrongCode; 0: the session has failed
 }

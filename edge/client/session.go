@@ -126,7 +126,7 @@ type Session struct {
 	PlatformUserID string `json:"platform_user_id"`
 	GuildID        string `json:"guild_id"`
 	Binding        string `json:"binding"` // what it asks to be proven: "link", "code" or "account"
-	Reached        string `json:"reached"` // what was proven; empty where nothing was
+	Reached        string `json:"reached"` // what was proven; empty if nothing was
 	State          State  `json:"state"`
 	// what a pending session waits for: "identity" after the platform account was proven, "confirm" until the
 	// user's code is given; empty: the sign-in
@@ -155,24 +155,23 @@ type Delivery struct {
 type Attempt struct {
 	Number    int        `json:"number"`  // from 1
 	Verdict   string     `json:"verdict"` // empty while it goes on
-	Class     string     `json:"class"`   // what went wrong; empty where nothing did
-	Status    int        `json:"status"`  // the receiver's HTTP status; 0 where none was read
+	Class     string     `json:"class"`   // what went wrong; empty if nothing did
+	Status    int        `json:"status"`  // the receiver's HTTP status; 0 if none was read
 	ClaimedAt time.Time  `json:"claimed_at"`
 	EndedAt   *time.Time `json:"ended_at"` // nil while it goes on
 }
 
 // Session reads a session of the key's account, named by its token or its id. It changes nothing, so a repeat
-// is harmless. Its errors are *Error (CodeSessionNotFound where the account has no such session) and
-// *NoAnswer.
+// is harmless. Its errors are *Error (CodeSessionNotFound if the account has no such session) and *NoAnswer.
 func (c *Client) Session(ctx context.Context, session string) (Session, error) {
 	return c.read(ctx, http.MethodGet, sessionPath(session), nil)
 }
 
-// List reads one page of the account's sessions, newest first, and the cursor of the next; empty where
-// there is none. The filter has the parameters of GET /sessions, as the service's documentation lists
-// them: platform_user_id, state, delivery, since, until, limit, cursor, q, platform, group, key, mode,
-// network, reason, binding, from, to; nil: none. It changes nothing, so a repeat is harmless. Its errors
-// are *Error (CodeInvalidRequest for a filter that does not exist) and *NoAnswer.
+// List reads one page of the account's sessions, newest first, and the cursor of the next; empty if there is
+// none. The filter has the parameters of GET /sessions, as the service's documentation lists them:
+// platform_user_id, state, delivery, since, until, limit, cursor, q, platform, group, key, mode, network,
+// reason, binding, from, to; nil: none. It changes nothing, so a repeat is harmless. Its errors are *Error
+// (CodeInvalidRequest for a filter that does not exist) and *NoAnswer.
 func (c *Client) List(ctx context.Context, filter url.Values) (page []Session, next string, err error) {
 	var list struct {
 		Sessions []Session `json:"sessions"`
@@ -192,7 +191,7 @@ func (c *Client) List(ctx context.Context, filter url.Values) (page []Session, n
 const (
 	// waitHeld is for how long Wait asks the service to hold an answer back, in seconds.
 	waitHeld = "30"
-	// minWait lies between two reads where the service did not hold the answer back.
+	// minWait is the interval between two reads where the service did not hold the answer back.
 	minWait = time.Second
 )
 
@@ -213,8 +212,8 @@ func (c *Client) Wait(ctx context.Context, session string) (Session, error) {
 }
 
 // Cancel takes a pending session back: its link stops working, and no callback is sent. A repeat is harmless.
-// Its errors are those of Session, and an *Error with CodeSessionCompleted or CodeSessionExpired where it
-// came too late.
+// Its errors are those of Session, and an *Error with CodeSessionCompleted or CodeSessionExpired if it came
+// too late.
 func (c *Client) Cancel(ctx context.Context, session string) (Session, error) {
 	return c.read(ctx, http.MethodPost, sessionPath(session)+"/cancel", nil)
 }

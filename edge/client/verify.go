@@ -42,7 +42,7 @@ var (
 // Result is the outcome of a session (contract §2.3), and what its callback says about itself.
 type Result struct {
 	PlatformUserID string // as given at the start
-	GuildID        string // as given at the start; empty where none was
+	GuildID        string // as given at the start; empty if none was
 	// the user controls the identity; false: they declined, or the network's rules refused it
 	Verified bool
 
@@ -51,7 +51,7 @@ type Result struct {
 	// the session's id, as Started.ID gives it; empty in a callback that belongs to no session
 	Session string
 	SentAt  time.Time // webhook-timestamp
-	// Test is true where the result says nothing about a person: it comes from a test key, or was sent to try
+	// Test is true if the result says nothing about a person: it comes from a test key, or was sent to try
 	// the receiver.
 	Test bool
 }

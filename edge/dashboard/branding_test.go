@@ -96,7 +96,7 @@ func (b *browser) upload(path string, logo []byte, pairs ...string) answer {
 }
 
 // The looks are saved all together or not at all; what is wrong with a colour says how it was measured and
-// what would do, also where it is only looked at.
+// what would do, also if it is only looked at.
 func TestLooks(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})

@@ -24,7 +24,7 @@ type view struct {
 	Title   string
 	Style   string // where the style sheet is
 	Problem string
-	Hidden  []hidden // the request; empty where there is no form
+	Hidden  []hidden // the request; empty if there is no form
 	Wrong   string   // what was wrong with the form's input
 	Service string   // the origin that asks
 	Actions map[string]string

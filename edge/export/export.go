@@ -55,7 +55,7 @@ func Accepted(accept []string) (Format, bool) {
 }
 
 // Pages reads the pages of a list, one after the other, and hands each on. It reads the next one when that is
-// done, so that no more than one is in memory. Where nobody can go on it returns the error.
+// done, so that no more than one is in memory. If nobody can go on it returns the error.
 func Pages(ctx context.Context, q lists.Query,
 	list func(context.Context, lists.Query) (lists.Page, error), do func([]facts.View) error) error {
 	for q.Limit = pageSize; ; {

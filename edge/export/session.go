@@ -48,7 +48,7 @@ type Delivery struct {
 type Attempt struct {
 	Number    int            `json:"number"`  // from 1
 	Verdict   *facts.Verdict `json:"verdict"` // null while the attempt goes on
-	Class     failure.Class  `json:"class"`   // what went wrong; empty where nothing did
+	Class     failure.Class  `json:"class"`   // what went wrong; empty if nothing did
 	Status    *int           `json:"status"`  // the receiver's HTTP status; null where none was read
 	ClaimedAt string         `json:"claimed_at"`
 	EndedAt   *string        `json:"ended_at"` // null while the attempt goes on
@@ -91,7 +91,7 @@ func attempt(at facts.Attempt) Attempt {
 	return doc
 }
 
-// TimestampOrNull writes an instant; nil where there is none.
+// TimestampOrNull writes an instant; nil if there is none.
 func TimestampOrNull(t time.Time) *string {
 	if t.IsZero() {
 		return nil

@@ -12,7 +12,7 @@ type reader struct {
 type document struct {
 	File  string // in the folder docs
 	Name  string // in its address, below /docs/
-	About string // a line about it, on the start page; empty where the title says it
+	About string // a line about it, on the start page; empty if the title says it
 	// Own is for a document whose samples are about this very service: they have its address.
 	Own bool
 }

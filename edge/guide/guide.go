@@ -107,7 +107,7 @@ func (g *Guide) Leads(to string) (bool, error) {
 	return err == nil && all.anchors[name] != nil && (anchor == "" || all.anchors[name][anchor]), err
 }
 
-// address returns where a file of the folder docs is served; empty where it is not.
+// address returns where a file of the folder docs is served; empty if it is not.
 func (g *Guide) address(file string) string {
 	if a, ok := g.pictures[file]; ok {
 		return g.prefix + pathAssets + a.Name

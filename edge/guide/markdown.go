@@ -33,7 +33,7 @@ type section struct {
 }
 
 // markdown turns the text of a file into HTML. address returns where a file of the folder docs is served;
-// empty where it is not.
+// empty if it is not.
 func markdown(file, source string, address func(file string) string) (drawn, error) {
 	m := goldmark.New(
 		goldmark.WithExtensions(extension.Table),

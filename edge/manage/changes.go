@@ -12,7 +12,7 @@ import (
 )
 
 // PATCH /manage/accounts/{account} changes the members that the body has, each with a record of its own in
-// the audit log. The form of the body is checked before anything is changed. Where a later change is refused,
+// the audit log. The form of the body is checked before anything is changed. If a later change is refused,
 // the earlier ones stand, and a repeat of the whole is harmless.
 func (h accountCalls) changeAccount(c call) (answer, *problem.Problem) {
 	m, p := c.body("name", "grant_name", "verified_name", "quota", "binding", "max_users", "return_url",

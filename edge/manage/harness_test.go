@@ -48,7 +48,7 @@ type rig struct {
 	handler  *Handler
 	log      *logbook
 	now      func() time.Time
-	answers  *openapitest.Transport // holds every answer against the document
+	answers  *openapitest.Transport // checks every answer against the document
 }
 
 // logbook collects what the server logs.

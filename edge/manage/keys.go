@@ -61,7 +61,7 @@ type secretKeyDoc struct {
 	keyDoc
 
 	Secret string `json:"secret"`
-	// Stored is false where the store did not say that it took the key.
+	// Stored is false if the store did not say that it took the key.
 	Stored bool `json:"stored"`
 }
 
@@ -208,7 +208,7 @@ func keyOptions(m *request.Members) (o account.KeyOptions) {
 	return o
 }
 
-// madeKey answers with a key that was made. Where the store did not say that it took it, the key is shown all
+// madeKey answers with a key that was made. If the store did not say that it took it, the key is shown all
 // the same: it may be the one that works.
 func (h keyCalls) madeKey(secret string, k account.Key, err error) (answer, *problem.Problem) {
 	doc := secretKeyDoc{h.keyOf(k), secret, true}

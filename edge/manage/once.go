@@ -180,7 +180,7 @@ func (r repeats) open(subject string, data []byte) (a keptAnswer, released bool,
 	return a, false, nil
 }
 
-// put replaces the entry that was read. Its errors are natsconf's: ErrConflict where another did before.
+// put replaces the entry that was read. Its errors are natsconf's: ErrConflict if another did before.
 func (r repeats) put(ctx context.Context, t *turn, record answerRecord) error {
 	record.Version = answerVersion
 	data, err := json.Marshal(record)

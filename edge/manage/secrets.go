@@ -36,7 +36,7 @@ type madeSecretDoc struct {
 
 	PreviousEndsAt *string `json:"previous_ends_at"` // null: the one before it signs no more
 	Secret         string  `json:"secret"`
-	// Stored is false where the store did not say that it took the change.
+	// Stored is false if the store did not say that it took the change.
 	Stored bool `json:"stored"`
 }
 
@@ -69,7 +69,7 @@ func (h secretCalls) listSecrets(c call) (answer, *problem.Problem) {
 const standardOverlap = 24 * time.Hour
 
 // POST /manage/accounts/{account}/secrets puts a signing secret in the place of the current one, and shows it
-// this once. Where the store did not say that it took it, it is shown all the same: it may be the one that
+// this once. If the store did not say that it took it, it is shown all the same: it may be the one that
 // signs.
 func (h secretCalls) rotateSecret(c call) (answer, *problem.Problem) {
 	overlap, p := c.span("overlap_seconds", standardOverlap)

@@ -73,7 +73,7 @@ type Error struct {
 	Stage   string // one of the Stage words
 	Class   string // one of the Class words
 	detail  string
-	status  int // of class status: the HTTP status, where it is known
+	status  int // of class status: the HTTP status, if it is known
 }
 
 // Error returns one line for logs.

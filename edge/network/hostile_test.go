@@ -309,7 +309,7 @@ func answerHuge(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// wantTrouble fails unless the error is that failure, or none where the stage is empty.
+// wantTrouble fails unless the error is that failure, or none if the stage is empty.
 func wantTrouble(t *testing.T, err error, stage, class string) {
 	t.Helper()
 	var tr *network.Error

@@ -35,8 +35,8 @@ func TestSignInsShareConnections(t *testing.T) {
 	}
 }
 
-// A provider that closes connections between sign-ins is asked on another one. Where the close is still
-// under way the sign-in ends in an error, and the code is not sent again.
+// A provider that closes connections between sign-ins is asked on another one. If the close is still under
+// way the sign-in ends in an error, and the code is not sent again.
 func TestProviderClosesBetweenSignIns(t *testing.T) {
 	s := newStandIn(t)
 	n := s.network(t)

@@ -34,9 +34,9 @@ func (w *world) at(hosts map[string]string) network.Options {
 	return o
 }
 
-// What a public provider's metadata name is public, or nothing is asked of it: neither the code nor a
-// token, nor a request for keys, goes to services beside this one. Where the operator's issuer is such a
-// service itself, it may name others.
+// What a public provider's metadata name is public, or nothing is asked of it: neither the code nor a token,
+// nor a request for keys, goes to services beside this one. If the operator's issuer is such a service
+// itself, it may name others.
 func TestDiscoveredAddressesArePublic(t *testing.T) {
 	const outside, inside = "93.184.216.34", "10.0.0.5"
 	metadata := func(token, keys, info string) string {

@@ -138,7 +138,7 @@ func (c Code) kind() kind {
 	return problems[c]
 }
 
-// Status returns the status of answers with a code; 0 where there is no such code.
+// Status returns the status of answers with a code; 0 if there is no such code.
 func (c Code) Status() int { return c.kind().status }
 
 // Title returns the title of problems with a code.
@@ -146,7 +146,7 @@ func (c Code) Title() string { return c.kind().title }
 
 // Fault is what is wrong with one field of a request.
 type Fault struct {
-	// the member's, header's or query parameter's name; empty where the body as a whole is meant
+	// the member's, header's or query parameter's name; empty if the body as a whole is meant
 	Field  string `json:"field"`
 	Code   string `json:"code"`   // one of package fault, or of urlpolicy's
 	Detail string `json:"detail"` // what is wrong and what would be right, in lower case, without a full stop

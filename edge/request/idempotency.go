@@ -23,7 +23,7 @@ const (
 	RetryInProgress = time.Second
 )
 
-// IdempotencyKey takes the key out of the header; empty where there is none.
+// IdempotencyKey takes the key out of the header; empty if there is none.
 func IdempotencyKey(h http.Header) (string, *problem.Problem) {
 	values := h[headerIdempotencyKey]
 	if len(values) == 0 {

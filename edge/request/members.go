@@ -85,7 +85,7 @@ func onlyEncoding(body []byte, offset int64) bool {
 // Problem returns what is wrong; nil: nothing is.
 func (m *Members) Problem() *problem.Problem { return Invalid(m.Faults...) }
 
-// Invalid is the problem of a request with faults; nil where there is none.
+// Invalid is the problem of a request with faults; nil if there is none.
 func Invalid(faults ...problem.Fault) *problem.Problem {
 	if len(faults) == 0 {
 		return nil
@@ -125,8 +125,8 @@ func (m *Members) Faultf(field, code, format string, args ...any) {
 	m.Faults = append(m.Faults, problem.Fault{Field: field, Code: code, Detail: fmt.Sprintf(format, args...)})
 }
 
-// Text returns a member that is a string; ok is false where it is missing or of another type, which is a
-// fault already.
+// Text returns a member that is a string; ok is false if it is missing or of another type, which is a fault
+// already.
 func (m *Members) Text(name string, required bool) (s string, ok bool) {
 	value, given := m.values[name]
 	if !given {

@@ -39,7 +39,7 @@ func (p *Parameters) Problem() *problem.Problem {
 	return Invalid(p.faults...)
 }
 
-// Single returns a parameter that may be there once; empty where it is not.
+// Single returns a parameter that may be there once; empty if it is not.
 func (p *Parameters) Single(name string) string {
 	p.Known = append(p.Known, name)
 	values, given := p.Values[name]
@@ -54,7 +54,7 @@ func (p *Parameters) Single(name string) string {
 	return values[0]
 }
 
-// Number returns a parameter that is a whole number from 1 on; standard where it is not there.
+// Number returns a parameter that is a whole number from 1 on; standard if it is not there.
 func (p *Parameters) Number(name string, standard, most int) int {
 	s := p.Single(name)
 	if s == "" {

@@ -37,8 +37,8 @@ func (m *Members) Null(name string) bool {
 	return given && value.Kind() == jsontext.KindNull
 }
 
-// Flag returns a member that is true or false; given is false where it is missing or of another type, which
-// is a fault already.
+// Flag returns a member that is true or false; given is false if it is missing or of another type, which is a
+// fault already.
 func (m *Members) Flag(name string) (is, given bool) {
 	value, given := m.values[name]
 	if !given {

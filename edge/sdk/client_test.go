@@ -41,7 +41,7 @@ type step struct {
 	ends string
 }
 
-// script is the conversation that every kit has. TestScriptIsTheInterface holds it against the document.
+// script is the conversation that every kit has. TestScriptIsTheInterface compares it with the document.
 var script = []step{
 	{ // an edge that is away is asked again, under the same key
 		`{"call":"start","platform":"discord","user":"sailor_42","guild":"g","callback":"https://h.example/v"}`,

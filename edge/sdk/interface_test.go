@@ -22,7 +22,7 @@ import (
 	"verifyd/edge/client"
 )
 
-// The kits are held against the OpenAPI document that the service serves: each has every call that the
+// The kits are compared with the OpenAPI document that the service serves: each has every call that the
 // document has, takes what it takes, and hands over every member of its answers. Whoever adds an operation or
 // a member there is told here which kits lack it.
 

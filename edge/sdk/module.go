@@ -32,7 +32,7 @@ type goModule struct {
 	found         []byte // the page by which the go command finds the proxy
 }
 
-// modulePath is the path of the service's module; empty where the go command would not look for one: it asks
+// modulePath is the path of the service's module; empty if the go command would not look for one: it asks
 // over https, at a host without a port and with a dot in its name.
 func modulePath(base string) string {
 	at, err := url.Parse(base)

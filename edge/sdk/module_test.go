@@ -107,7 +107,7 @@ func TestGoModuleIsWhole(t *testing.T) {
 	}
 }
 
-// Where the go command would not look for a module, the service has none.
+// If the go command would not look for a module, the service has none.
 func TestGoModuleNeedsAHost(t *testing.T) {
 	t.Parallel()
 	for base, want := range map[string]string{

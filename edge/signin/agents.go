@@ -190,8 +190,8 @@ func android(r *http.Request) bool { return strings.Contains(r.UserAgent(), "And
 // inApp is what the page says in an app's own browser: some providers refuse to sign anybody in there, since
 // the app could look over the user's shoulder (RFC 8252 §8.12). Signing in stays possible.
 type inApp struct {
-	App  string       // its name; empty where it does not say
-	Open template.URL // leads to the system's browser; empty where the app has no such address
+	App  string       // its name; empty if it does not say
+	Open template.URL // leads to the system's browser; empty if the app has no such address
 	Code code
 }
 

@@ -39,7 +39,7 @@ func (p *pages) visitor(r *http.Request, chosen string) visitor {
 	return vis
 }
 
-// prefer takes a session's locale for the visitor's language, where none was chosen on a page.
+// prefer takes a session's locale for the visitor's language, if none was chosen on a page.
 func (p *pages) prefer(vis *visitor, locale string) {
 	words := p.locales.suiting(locale)
 	if vis.chosen != "" || words == nil || words == vis.words {
@@ -53,14 +53,14 @@ func (p *pages) prefer(vis *visitor, locale string) {
 // know returns a browser its cookie, or the same one for a while longer.
 func (p *pages) know(w http.ResponseWriter, vis *visitor) { vis.id = p.browsers.Know(w, vis.id) }
 
-// browser names the visitor's browser to the store, for one session; empty where it has no cookie.
+// browser names the visitor's browser to the store, for one session; empty if it has no cookie.
 func (vis visitor) browser(id sessions.ID) string { return flow.BrowserHash(vis.id, string(id)) }
 
 // releaseWithin bounds how long a browser's giving up is offered to JetStream: it only spares another one a
 // wait.
 const releaseWithin = 2 * time.Second
 
-// acquireLease makes the visitor's browser the one that signs in. Where that cannot be had it answers, and
+// acquireLease makes the visitor's browser the one that signs in. If that cannot be had it answers, and
 // returns false.
 func (h *Handler) acquireLease(w http.ResponseWriter, r *http.Request, vis visitor, s sessions.Status,
 	token sessions.Token) bool {
@@ -77,7 +77,7 @@ func (h *Handler) acquireLease(w http.ResponseWriter, r *http.Request, vis visit
 }
 
 // free reports whether a browser may decline: no other one signs in for the session just now, and where
-// somebody has signed in, it was this one. Otherwise, and where nobody can say, it answers.
+// somebody has signed in, it was this one. Otherwise, and if nobody can say, it answers.
 func (h *Handler) free(w http.ResponseWriter, r *http.Request, vis visitor, s sessions.Status,
 	token sessions.Token) bool {
 	await := h.sessions.AskProgressOf(r.Context(), s.Session)
@@ -162,16 +162,16 @@ func (p *pages) addLease(v *view, lease sessions.SignInLease, browser string) {
 	}
 }
 
-// mayStart reports whether a press may be looked at. Where there were too many, it answers, before the store
-// is asked.
+// mayStart reports whether a press may be looked at. If there were too many, it answers, before the store is
+// asked.
 func (h *Handler) mayStart(w http.ResponseWriter, r *http.Request, vis visitor, token sessions.Token) bool {
 	address := web.EventFrom(r.Context()).ClientIP
 	wait := h.attempts.Start(limit.TripSignIn, address, string(token.ID()), h.now())
 	return wait == 0 || h.drawOften(w, vis, token, wait, h.pageURL(token, vis.chosen))
 }
 
-// mayReturn reports whether a return may be looked at. Where there were too many, it answers: the attempt
-// stays whole and its code is not posted, so that the same return counts once the wait is over.
+// mayReturn reports whether a return may be looked at. If there were too many, it answers: the attempt stays
+// whole and its code is not posted, so that the same return counts once the wait is over.
 func (h *Handler) mayReturn(w http.ResponseWriter, r *http.Request, vis visitor, token sessions.Token) bool {
 	address := web.EventFrom(r.Context()).ClientIP
 	wait := h.attempts.Return(limit.TripSignIn, address, string(token.ID()), h.now())

@@ -49,7 +49,7 @@ type Config struct {
 	// of live sessions, in the order of their buttons; each with its own id. Those that prove platform
 	// accounts alone have no button
 	Networks []*network.Network
-	// Test is the one network of sessions that a test key started; nil: there are none. Where Networks has it
+	// Test is the one network of sessions that a test key started; nil: there are none. If Networks has it
 	// too, it is one of live sessions as well, which is the operator's explicit choice.
 	Test     *network.Network
 	Accounts Accounts              //

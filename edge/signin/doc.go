@@ -14,7 +14,7 @@
 //
 // What the page shows, by the session's facts:
 //
-//	pending                    200  "Is this you?", a button per network, a notice after an attempt in vain
+//	pending                    200  "Is this you?", a button per network, a notice after a failed attempt
 //	verified, failed, canceled 200  the session's outcome
 //	pending, another browser's 409  it is signing in there; two minutes after its last press anybody may
 //	expired                    410

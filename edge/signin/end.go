@@ -117,7 +117,7 @@ const stageRules = "rules"
 type failure struct {
 	stage, class string
 	note         notice
-	// what the network says of it, with what an operator can do; empty where the class says all
+	// what the network says of it, with what an operator can do; empty if the class says all
 	cause string
 }
 

@@ -102,7 +102,7 @@ func (h *Handler) find(w http.ResponseWriter, r *http.Request, state string) (fl
 	return flow.Flow{}, "", false
 }
 
-// spend uses up the attempt of a session that is still pending. Where that is not to be had it answers, and
+// spend uses up the attempt of a session that is still pending. If that is not to be had it answers, and
 // returns false.
 //
 // The session is read first: where JetStream is away the attempt stays whole, so that a reload goes on with
@@ -209,8 +209,8 @@ func askOutcome(err error) string {
 }
 
 // accept judges an identity that the provider vouched for: whether it is the platform account, where the
-// session asks for that and the network can say it, and, where that is not all that the sign-in was for, by
-// the network's rules. The error says that the store could not report whether the identity stands for another
+// session asks for that and the network can say it, and, if that is not all that the sign-in was for, by the
+// network's rules. The error says that the store could not report whether the identity stands for another
 // user.
 func (h *judge) accept(ctx context.Context, n *network.Network, who network.Identity, s sessions.Session,
 	platform bool) (sessions.Outcome, error) {
@@ -243,7 +243,7 @@ func (h *judge) accept(ctx context.Context, n *network.Network, who network.Iden
 }
 
 // bind lets the identity stand for the session's user, where the network's rules or the account ask that it
-// stands for no other, or for few. The error is store.ErrIdentityBound where it stands for others.
+// stands for no other, or for few. The error is store.ErrIdentityBound if it stands for others.
 func (h *judge) bind(ctx context.Context, n *network.Network, who network.Identity,
 	s sessions.Session) error {
 	if hold, wanted := rules.Hold(n.Rules(), n.Namespace(), who, s); wanted {

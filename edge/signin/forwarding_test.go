@@ -29,7 +29,7 @@ import (
 //	a sees TEXT      reads that on the page that is open
 //	wait             lets time go by, until nobody's last press keeps others out
 //
-// Where a network is to prove the platform account, the attacker signs in as the one that the session is for,
+// If a network is to prove the platform account, the attacker signs in as the one that the session is for,
 // and the victim as another; elsewhere each signs in as themselves.
 type forwarding struct {
 	t       *testing.T
@@ -194,8 +194,8 @@ func (f *forwarding) finish(p *person, s sessions.Session, token sessions.Token)
 }
 
 // failed checks that the attack has failed, whatever the two do with what they see now, and that honest users
-// go on: the victim with a session of their own, and the account's owner with this one, where nothing has
-// ended it and no victim has signed in.
+// go on: the victim with a session of their own, and the account's owner with this one, if nothing has ended
+// it and no victim has signed in.
 func (f *forwarding) failed() {
 	f.t.Helper()
 	a, v := f.people["a"], f.people["v"]

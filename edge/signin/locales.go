@@ -156,7 +156,7 @@ func (ts locales) match(r *http.Request) *locale {
 	return ts.all[i]
 }
 
-// suiting returns the language that a session's locale asks for, or nil where there is none.
+// suiting returns the language that a session's locale asks for, or nil if there is none.
 func (ts locales) suiting(wanted string) *locale {
 	tag, _ := language.Parse(wanted) // what it does not know of a tag it leaves out
 	_, i, confidence := ts.matcher.Match(tag)

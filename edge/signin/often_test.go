@@ -75,8 +75,8 @@ func TestLoopWithOneLinkIsStopped(t *testing.T) {
 	r.want(session.ID, sessions.Pending, sessions.NoReason)
 }
 
-// The same with as many links as one likes: what an address has a network asked in vain is bounded, and so is
-// what it has stored.
+// The same with as many links as one likes: the failed requests to a network on behalf of an address are
+// bounded, and so is what it has stored.
 func TestLoopWithManyLinksIsStopped(t *testing.T) {
 	t.Parallel()
 	e := newEvil(t)

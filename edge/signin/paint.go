@@ -128,7 +128,7 @@ const ownRows = ownValues + len(valueNames)
 // tokenLetters are those of base64url (RFC 4648 §5).
 const tokenLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
-// paint draws a page. Where it is one that many users see, with texts that are one session's own, the page is
+// paint draws a page. If it is one that many users see, with texts that are one session's own, the page is
 // kept and filled in: those texts are HTML already (page.Typed), or have no character that HTML escapes.
 func (p *pages) paint(v view) ([]byte, error) {
 	v.values["count"] = strconv.Itoa(v.count)

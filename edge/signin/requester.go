@@ -11,7 +11,7 @@ import (
 // Requester is an integrator as end users see it.
 type Requester struct {
 	ID   string // of its account
-	Name string // empty where it has none
+	Name string // empty if it has none
 	// where "Back to …" leads after the end; empty: nowhere. It comes from the account, never from a request
 	ReturnURL string
 	Verified  bool   // an operator vouches for the name

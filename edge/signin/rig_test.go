@@ -108,7 +108,7 @@ type setup struct {
 	noTest       bool   // there is no network for test sessions
 	testForLive  bool   // the network of test sessions is one of live sessions too
 	networks     int    // 1 when zero; all of them lead to the same provider
-	// the network of the platform "discord", beside the others: true where it proves accounts there alone
+	// the network of the platform "discord", beside the others: true if it proves accounts there alone
 	platform *bool
 	counted  bool           // steps are counted; rig.counts reads them
 	on       *natsconf.Conn // the store; an embedded one of its own when nil

@@ -122,7 +122,7 @@ func (h *Handler) read(r *http.Request, vis *visitor, token sessions.Token,
 }
 
 // wait returns a request under the context of what it asks of the store, and done, which lets go of its
-// place. Where too many wait it answers, and returns no request.
+// place. If too many wait it answers, and returns no request.
 func (p *pages) wait(w http.ResponseWriter, r *http.Request, vis visitor,
 	again string) (_ *http.Request, done func()) {
 	ctx, done, err := p.store.Begin(r.Context())

@@ -14,10 +14,10 @@ import (
 )
 
 // A session whose level is proof.Account is signed in for twice: first with a network that proves the
-// platform account, then with an identity network, in one browser. Where that network is both, one sign-in
-// does. One whose level is proof.Code is signed in for once, and then shows a code.
+// platform account, then with an identity network, in one browser. If that network is both, one sign-in does.
+// One whose level is proof.Code is signed in for once, and then shows a code.
 
-// isNext reports whether a return is the step that its session waits for. Where it is not, the page says what
+// isNext reports whether a return is the step that its session waits for. If it is not, the page says what
 // is, and the attempt stays whole.
 func (h *Handler) isNext(w http.ResponseWriter, r *http.Request, vis visitor, f flow.Flow, s sessions.Status,
 	token sessions.Token) bool {

@@ -176,7 +176,7 @@ func TestAccount(t *testing.T) {
 	}
 }
 
-// Where the identity network is the platform's own, one sign-in does, and it must be the session's account.
+// If the identity network is the platform's own, one sign-in does, and it must be the session's account.
 func TestAccountAtOnce(t *testing.T) {
 	t.Parallel()
 	only := false

@@ -18,7 +18,7 @@ import (
 )
 
 // Of three servers one has a damaged file. It is told apart from the others, and when the stream's folder is
-// taken away there, the others fill it anew: each of the three then holds everything, and leads with it.
+// removed there, the others fill it anew: each of the three then holds everything, and leads with it.
 func TestDamagedServerIsFilledAnew(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

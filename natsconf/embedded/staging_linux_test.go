@@ -74,8 +74,8 @@ func TestBatchesAreStagedInMemory(t *testing.T) {
 	}
 }
 
-// What a killed process had staged is taken away by the next start; what another process uses, or no process
-// of ours made, stays.
+// What a killed process had staged is removed by the next start; what another process uses, or no process of
+// ours made, stays.
 func TestOnlyLeftoversAreTakenAway(t *testing.T) {
 	natstest.NeedsEmbedded(t, "where it stages batches")
 	folder := func() string {
@@ -300,7 +300,7 @@ func TestForeignStagingStopsNothing(t *testing.T) {
 	}
 }
 
-// Where the staging area cannot be led to memory, batches are stored all the same.
+// If the staging area cannot be led to memory, batches are stored all the same.
 func TestBatchesAreStoredWithoutMemory(t *testing.T) {
 	dir := t.TempDir()
 	e, err := embedded.Open(embedded.Options{DataDir: dir})

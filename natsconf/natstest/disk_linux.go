@@ -30,8 +30,8 @@ type Disk struct {
 
 type mounted struct{ image, at string }
 
-// NewDisk makes and mounts a filesystem at a folder, until the test ends. Where that is not possible, the
-// test is skipped.
+// NewDisk makes and mounts a filesystem at a folder, until the test ends. If that is not possible, the test
+// is skipped.
 func NewDisk(t testing.TB, at string) *Disk {
 	t.Helper()
 	memory := t.TempDir()
@@ -102,8 +102,8 @@ func (d *Disk) FailSyncs(t testing.TB) {
 	shutDown(t, d.under.at, afterFlush)
 }
 
-// Fail makes every later write and sync of the filesystem return an error, and takes away what its log has
-// not written yet, as where a disk drops off its bus.
+// Fail makes every later write and sync of the filesystem return an error, and removes what its log has not
+// written yet, as where a disk drops off its bus.
 func (d *Disk) Fail(t testing.TB) {
 	t.Helper()
 	shutDown(t, d.At, lost)

@@ -55,7 +55,7 @@ func takePort() (int, error) {
 	return 0, errors.New("no TCP port is free between 20000 and 32000")
 }
 
-// mark makes a port this process's, where it is nobody's.
+// mark makes a port this process's, if it is nobody's.
 func mark(port int) bool {
 	address := fmt.Sprintf("127.0.0.1:%d", port)
 	held, err := net.ListenPacket("udp", address)

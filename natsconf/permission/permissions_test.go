@@ -97,7 +97,7 @@ func TestEachRoleIsRefusedWhatIsNotItsOwn(t *testing.T) {
 			"$JS.API.CONSUMER.CREATE.COMPLETIONS.x.>", "$JS.API.CONSUMER.MSG.NEXT.COMPLETIONS.dispatcher",
 		},
 	}
-	// What changes or takes away what is there is nobody's but the operator's.
+	// What changes or removes what is there is nobody's but the operator's.
 	for _, s := range []string{
 		"STREAM.CREATE.COMPLETIONS", "STREAM.UPDATE.COMPLETIONS", "STREAM.DELETE.COMPLETIONS",
 		"STREAM.PURGE.KV_sessions",

@@ -83,7 +83,7 @@ const limitSetting = "{max_store: %d}"
 
 var configuredLimit = regexp.MustCompile(`(?m)^\s*jetstream: \{max_store: (\d+)\}$`)
 
-// StoreLimit returns the storeBytes of what ServerConfig has written; 0 where it has none.
+// StoreLimit returns the storeBytes of what ServerConfig has written; 0 if it has none.
 func StoreLimit(config []byte) int64 {
 	found := configuredLimit.FindSubmatch(config)
 	if found == nil {

@@ -170,7 +170,7 @@ func (c *consumer) deliver() {
 	}
 }
 
-// next takes the next message to deliver; nil where there is none.
+// next takes the next message to deliver; nil if there is none.
 func (c *consumer) next() *message {
 	for len(c.again) > 0 {
 		sequence := c.again[0]
@@ -259,7 +259,7 @@ func (c *consumer) expired(sequence uint64, p *pending) {
 	}
 }
 
-// delivery returns what an acknowledgement is about; nil where that is done with.
+// delivery returns what an acknowledgement is about; nil if that is done with.
 func (s *stream) delivery(subject string) (*consumer, *pending) {
 	words := strings.Split(subject, ".")
 	if s == nil || len(words) < 9 || s.consumers[words[3]] == nil {

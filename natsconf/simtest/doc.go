@@ -1,7 +1,7 @@
 // Package simtest is a broker for simulations: in memory, in virtual time (testing/synctest), and failing as
 // its caller decides. It speaks the protocol of NATS clients over connections in memory, so that the real
 // client, package natsconf and everything on it run unchanged, and it obeys the rules of JetStream that
-// verifyd builds on. TestConformance holds each of these against the real server, by the same table. No test
+// verifyd builds on. TestConformance checks each of these against the real server, by the same table. No test
 // uses it in place of the real server: tests of one process on one store run on natstest.
 //
 // A request that it does not know is reported (Options.Unknown), not guessed at: accounts, backups, counters,

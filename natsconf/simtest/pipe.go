@@ -46,7 +46,7 @@ func (h *half) change(do func()) {
 	}
 }
 
-// take reads what is there; wait is how long to wait for more, 0 for ever.
+// take reads what is there; wait is how long to wait for more, 0 forever.
 func (h *half) take(b []byte) (n int, wait time.Duration, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -47,7 +47,7 @@ type message struct {
 	header   nats.Header
 	data     []byte
 	at       time.Time
-	until    time.Time // zero: for ever
+	until    time.Time // zero: forever
 }
 
 // refusal is the server's answer no.
@@ -270,7 +270,7 @@ func (s *stream) schedule(p *message) {
 // drop takes messages away.
 func (s *stream) drop(which func(*message) bool) { s.msgs = slices.DeleteFunc(s.msgs, which) }
 
-// sweep takes away what has reached its end. Every look at the messages begins with it.
+// sweep removes what has reached its end. Every look at the messages begins with it.
 func (s *stream) sweep() {
 	now := time.Now()
 	if slices.ContainsFunc(s.msgs, func(m *message) bool { return m.ended(now) }) {
@@ -280,7 +280,7 @@ func (s *stream) sweep() {
 
 func (m *message) ended(now time.Time) bool { return !m.until.IsZero() && !now.Before(m.until) }
 
-// lastOn returns the last message on a subject, which may have wildcards; nil where there is none.
+// lastOn returns the last message on a subject, which may have wildcards; nil if there is none.
 func (s *stream) lastOn(subject string) *message {
 	s.sweep()
 	for _, m := range slices.Backward(s.msgs) {
@@ -302,7 +302,7 @@ func (s *stream) next(from uint64, filters []string) *message {
 	return nil
 }
 
-// at returns the message of a sequence; nil where it is gone.
+// at returns the message of a sequence; nil if it is gone.
 func (s *stream) at(sequence uint64) *message {
 	if m := s.next(sequence, nil); m != nil && m.sequence == sequence {
 		return m

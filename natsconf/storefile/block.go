@@ -46,8 +46,8 @@ func (b *block) resume(from int, last uint64) int {
 	return len(b.buf)
 }
 
-// at returns the intact record of at most limit bytes that begins at an offset, and its size; 0 where
-// there is none.
+// at returns the intact record of at most limit bytes that begins at an offset, and its size; 0 if there is
+// none.
 func (b *block) at(offset, limit int) (r record, size int) {
 	rest := b.buf[offset:]
 	if len(rest) < recordHead {

@@ -1,6 +1,6 @@
 package storefile
 
-// Records hands on what a block's bytes hold: each intact record, and where there is none.
+// Records passes on what a block's bytes hold: each intact record, and each hole between them.
 func Records(stream string, number uint32, buf []byte, each func(m Message, raw []byte, stands bool),
 	damaged func(from, to int)) error {
 	b, err := newBlock(stream, number, buf)

@@ -10,9 +10,9 @@ import (
 )
 
 // A record of the server, version 2.15, is, in little endian: its length (4 bytes, with headersBit where the
-// message has headers), its sequence (8, with the marks below), its time (8, Unix nanoseconds), the length
-// of its subject (2), the subject, the length of the headers (4, where there are any), headers and data, and
-// a checksum (8) over all but the lengths. The checksum's key holds the stream's name and the number of the
+// message has headers), its sequence (8, with the marks below), its time (8, Unix nanoseconds), the length of
+// its subject (2), the subject, the length of the headers (4, if there are any), headers and data, and a
+// checksum (8) over all but the lengths. The checksum's key holds the stream's name and the number of the
 // block. The server only appends to a block; where it takes something out, it puts a new file in the old
 // one's place.
 const (
@@ -58,8 +58,8 @@ func newDecoder(stream string, number uint32) (*decoder, error) {
 	return &decoder{hash: h}, nil
 }
 
-// recordSize returns the size that the record at the beginning of b gives itself; 0 where no record has it.
-// b holds the head at least.
+// recordSize returns the size that the record at the beginning of b gives itself; 0 if no record has it. b
+// holds the head at least.
 func recordSize(b []byte) int {
 	le := binary.LittleEndian
 	size, least := int(le.Uint32(b)&^headersBit), recordHead+int(le.Uint16(b[20:]))+checksum

@@ -11,7 +11,7 @@ import (
 // indexFile is the server's own summary of a stream's blocks. Without it, the server reads the blocks.
 const indexFile = "index.db"
 
-// Repair writes the damaged blocks of a stream anew, with their intact records alone, and takes away the
+// Repair writes the damaged blocks of a stream anew, with their intact records alone, and removes the
 // server's index of them. What was there before is kept in another folder. A repeat is harmless.
 func Repair(folder, name, keep string) error {
 	numbers, err := Blocks(folder)

@@ -44,7 +44,7 @@ type Hole struct {
 	File   string
 	Offset int
 	Bytes  int
-	// the sequences that stood there, as far as the records around it tell; Last is 0 where none follows
+	// the sequences that stood there, as far as the records around it tell; Last is 0 if none follows
 	Gap Gap
 }
 
@@ -83,8 +83,7 @@ func BlockPath(folder string, number uint32) string {
 	return filepath.Join(folder, BlockFolder, strconv.FormatUint(uint64(number), 10)+".blk")
 }
 
-// Blocks returns the numbers of the block files in a stream's folder, in order; none where there is no
-// folder.
+// Blocks returns the numbers of the block files in a stream's folder, in order; none if there is no folder.
 func Blocks(folder string) (numbers []uint32, err error) {
 	entries, err := os.ReadDir(filepath.Join(folder, BlockFolder))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -156,7 +155,7 @@ func (w *walker) end() {
 	}
 }
 
-// Count returns how many sequences a gap has; 0 where its end is not known.
+// Count returns how many sequences a gap has; 0 if its end is not known.
 func (g Gap) Count() uint64 {
 	if g.Last < g.First {
 		return 0

@@ -23,13 +23,13 @@ const (
 	maxPart = 2 * time.Second
 )
 
-// ErrTail is returned where a stream's files are not what was read from them before: the store was changed
-// from outside, or is damaged.
+// ErrTail is returned if a stream's files are not what was read from them before: the store was changed from
+// outside, or is damaged.
 var ErrTail = errors.New("the store's files have changed otherwise than by being appended to")
 
 // Tail reads what is appended to a stream of an embedded store, from its files: a tenth of what a consumer
 // costs the server. It sees what was acknowledged, and may see what is about to be. It does not see that a
-// message was taken away.
+// message was removed.
 type Tail struct {
 	stream, folder string
 	last           uint64 // sequence of the last message that was read, or is not wanted
@@ -62,7 +62,7 @@ func (t *Tail) Close() {
 // Last returns the sequence of the last message that was read.
 func (t *Tail) Last() uint64 { return t.last }
 
-// Read hands on what is there now and was not read yet, oldest first; a batch that is being written is
+// Read passes on what is there now and was not read yet, oldest first; a batch that is being written is
 // waited for. Its errors are ErrTail, those of the files, and do's; after one of them the reader is of no
 // use.
 func (t *Tail) Read(do func(*Message) error) error {
@@ -152,7 +152,7 @@ func (t *Tail) open(block uint32) error {
 func (t *Tail) same(path string) (bool, error) {
 	now, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return true, nil // taken away meanwhile: what is open is all of it
+		return true, nil // removed meanwhile: what is open is all of it
 	}
 	if err != nil {
 		return false, err
@@ -164,7 +164,7 @@ func (t *Tail) same(path string) (bool, error) {
 	return err == nil && os.SameFile(now, open), err
 }
 
-// first returns the sequence of the first message in the file that is open; 0 where there is none.
+// first returns the sequence of the first message in the file that is open; 0 if there is none.
 func (t *Tail) first() (first uint64, err error) {
 	stop := errors.New("found")
 	err = t.records(func(m *Message) error {
@@ -193,7 +193,7 @@ func (t *Tail) rest(do func(*Message) error, growing bool) error {
 	}, growing)
 }
 
-// records hands on the messages of the file that is open, from the offset on, which goes along. What is not
+// records passes on the messages of the file that is open, from the offset on, which goes along. What is not
 // whole at the end of one that is growing is left for the next time.
 func (t *Tail) records(do func(*Message) error, growing bool) error {
 	if t.file == nil {
@@ -237,7 +237,7 @@ func (t *Tail) part() error {
 	return nil
 }
 
-// some hands on the records that are whole in some bytes, and returns how many bytes they are, and how many
+// some passes on the records that are whole in some bytes, and returns how many bytes they are, and how many
 // the next one takes.
 func (t *Tail) some(b []byte, do func(*Message) error) (used, need int, err error) {
 	for len(b)-used >= recordHead {

@@ -33,7 +33,7 @@ func (s seen) take(m *storefile.Message) error {
 	return nil
 }
 
-// holds fails the test where the stream holds what was not seen, or was seen otherwise.
+// holds fails the test if the stream holds what was not seen, or was seen otherwise.
 func (s seen) holds(t *testing.T, c *natsconf.Conn, stream string) (all int) {
 	t.Helper()
 	_, last, err := c.Bounds(t.Context(), stream)

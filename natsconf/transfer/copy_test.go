@@ -144,7 +144,7 @@ func (c *copied) generation(t *testing.T) string {
 }
 
 // What is restored from a copy is what the store held: what stood when the copy was begun, and whatever was
-// written, written over, and taken away since, also while a new generation was made.
+// written, written over, and removed since, also while a new generation was made.
 func TestCopyHoldsWhatTheStoreHolds(t *testing.T) {
 	t.Parallel()
 	c := newCopied(t, t.TempDir())
@@ -270,7 +270,7 @@ func TestDamagedCopyIsRefused(t *testing.T) {
 	pair{c.conn, c.restored(t)}.equal(t, 480)
 }
 
-// What ended its life, or was taken away, does not come back from what was written down before.
+// What ended its life, or was removed, does not come back from what was written down before.
 func TestCopyDoesNotBringBackWhatIsOver(t *testing.T) {
 	t.Parallel()
 	c := newCopied(t, t.TempDir())

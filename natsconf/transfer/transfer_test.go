@@ -240,8 +240,8 @@ func gone(t *testing.T, c *natsconf.Conn, subject string) {
 	}
 }
 
-// Where the store that is filled no longer tells how far it was filled, what is there already is compared,
-// and never stored twice.
+// If the store that is filled no longer tells how far it was filled, what is there already is compared, and
+// never stored twice.
 func TestCopyWithoutAPlaceToGoOnFrom(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
@@ -381,8 +381,8 @@ func TestWhatIsOnAnothersSubjectStays(t *testing.T) {
 	}
 }
 
-// What is replaced in the store is destroyed in a copy of it too, with the next run, also where a run was
-// cut off behind it; a restore of what was read in between does the same. So a key that was destroyed opens
+// What is replaced in the store is destroyed in a copy of it too, with the next run, also if a run was cut
+// off behind it; a restore of what was read in between does the same. So a key that was destroyed opens
 // nothing there, either.
 func TestWhatIsReplacedIsDestroyedInTheCopy(t *testing.T) {
 	t.Parallel()

@@ -48,7 +48,7 @@ func TestTries(t *testing.T) {
 	})
 }
 
-// Where nothing is wrong, the first try is all there is, and costs nothing.
+// If nothing is wrong, the first try is all there is, and costs nothing.
 func TestFirstTryIsFree(t *testing.T) {
 	ctx, cancel := wait.For(t.Context(), time.Hour)
 	defer cancel()

@@ -46,7 +46,7 @@ type Erasure struct {
 	// They stay in clear text in the servers' files, and their outcomes in the store, where only this reads
 	// them, until the last leaves by its age: Until.
 	Clear int
-	Until time.Time // zero where there is none
+	Until time.Time // zero if there is none
 }
 
 // ErasedBy returns the session that a message of topology.BucketStore is about, by its subject, if that means

@@ -132,8 +132,8 @@ func TestErasedUserDoesNotCount(t *testing.T) {
 }
 
 // A list is put together from what a server gives that may be behind the store's leader, and so may hold the
-// record of somebody who is erased. Here it has given one before that is taken away: no list that comes to
-// it shows it.
+// record of somebody who is erased. Here it has given one before that is removed: no list that comes to it
+// shows it.
 func TestListShowsNobodyWhoWasErasedMeanwhile(t *testing.T) {
 	t.Parallel()
 	h := start(t)

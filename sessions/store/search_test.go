@@ -256,7 +256,7 @@ func TestOutcomesAreReadEitherWay(t *testing.T) {
 	}
 }
 
-// Where somebody may search soon, what a search looks through is read before: the search itself reads little.
+// If somebody may search soon, what a search looks through is read before: the search itself reads little.
 func TestSearchIsReadAhead(t *testing.T) {
 	t.Parallel()
 	h := start(t)

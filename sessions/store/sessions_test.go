@@ -392,7 +392,7 @@ func TestAnotherKeyDoesNotOpenTheStore(t *testing.T) {
 	}
 }
 
-// The outcome is what Read returns, without the delivery, also where a fact of that cannot be read.
+// The outcome is what Read returns, without the delivery, also if a fact of that cannot be read.
 func TestReadOutcomeIsReadWithoutTheDelivery(t *testing.T) {
 	t.Parallel()
 	h := start(t)

@@ -428,8 +428,8 @@ func (h fixture) unfinished(t *testing.T, id sessions.ID) *recovery.Unfinished {
 	return nil
 }
 
-// Where a claim that cannot be read stands in the way of the attempt that a person asks for, nobody sends
-// under it: it is unknown from then on, and the person may ask for the next one.
+// If a claim that cannot be read stands in the way of the attempt that a person asks for, nobody sends under
+// it: it is unknown from then on, and the person may ask for the next one.
 func TestWishForAnAttemptWhoseClaimCannotBeRead(t *testing.T) {
 	h, _ := watching(t)
 	id := h.begun(t, verified).ID

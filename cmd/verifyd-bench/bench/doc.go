@@ -15,7 +15,7 @@
 //
 //   - Row and ceiling face the same generator, the same receiver, the same split of processes, and take
 //     turns: whatever disturbs the machine disturbs both.
-//   - The generator is cheaper than anything it measures. The hidden row "generator" holds it against a
+//   - The generator is cheaper than anything it measures. The hidden row "generator" compares it with a
 //     server that does nothing.
 //   - A closed loop measures throughput. Latency at a given rate comes from a fixed schedule and counts from
 //     the scheduled instant, so that a service which falls behind cannot hide it by slowing its clients down.

@@ -17,7 +17,7 @@ import (
 // external is the server of --nats-url. Others may use it.
 type external struct{ o Options }
 
-// ErrForeignStore is returned where the external server holds a store that the bench did not make.
+// ErrForeignStore is returned if the external server holds a store that the bench did not make.
 var ErrForeignStore = errors.New(
 	"the server of --nats-url holds a store of verifyd already, which the bench would load and then " +
 		"remove; give it an account or a server of its own")

@@ -23,7 +23,7 @@ func TestWhatIsMeasuredAndShown(t *testing.T) {
 	}
 }
 
-// The head of the table says what the row scaling bounded, where it was measured.
+// The head of the table says what the row scaling bounded, if it was measured.
 func TestTableSaysWhatScalingBounded(t *testing.T) {
 	one := report.Result{
 		Row: rowScaling, Variant: "1 dispatcher", Sync: syncExternal, Rate: 159, More: map[string]float64{

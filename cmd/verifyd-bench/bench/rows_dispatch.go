@@ -161,7 +161,7 @@ func (s *service) drained(ctx context.Context, t *load.Tally, got report.Sample)
 	return got, nil
 }
 
-// explain returns how one of the deliveries ended that brought no callback, where one is found.
+// explain returns how one of the deliveries ended that brought no callback, if one is found.
 func (s *service) explain(ctx context.Context) string {
 	st := store.New(store.Config{Conn: s.conn, Key: s.site.key})
 	for _, state := range []facts.DeliveryState{
@@ -187,8 +187,8 @@ func (s *service) explain(ctx context.Context) string {
 }
 
 // settled waits until nothing is left for the dispatcher to do, and returns when that was. A completion is
-// acknowledged once its result is stored, so that nothing unacknowledged means all settled. Where callbacks
-// are missing by then it looks again for a while.
+// acknowledged once its result is stored, so that nothing unacknowledged means all settled. If callbacks are
+// missing by then it looks again for a while.
 func (s *service) settled(ctx context.Context, t *load.Tally, n int) (at time.Time, err error) {
 	tick := time.NewTicker(settlePoll)
 	defer tick.Stop()
@@ -302,7 +302,7 @@ func completeAt(ctx context.Context, s *load.Sessions, rate float64, ids []sessi
 	return c
 }
 
-// sample holds each completion against its arrival.
+// sample checks each completion against its arrival.
 func (c completions) sample(t *load.Tally) report.Sample {
 	var receipts []time.Duration
 	var failed error

@@ -24,8 +24,8 @@ const (
 	connectionsNote = "connections_each"
 )
 
-// scalingDispatchers are the numbers of processes that share the work, the one that the others are held
-// against first.
+// scalingDispatchers are the numbers of processes that share the work, the one that the others are compared
+// with first.
 var scalingDispatchers = []int{1, 2, 4}
 
 // scaling measures how many callbacks a second several dispatcher processes make together, each with so many
@@ -109,7 +109,7 @@ func (b *bench) scalingOnce(ctx context.Context, run int, r *load.Receiver,
 // scalingBound is how many callbacks a second so many connections of one process can make at most.
 func scalingBound(connections int) float64 { return float64(connections) / slowAnswer.Seconds() }
 
-// scalingRemarks say above a table what the row scaling bounded, where it was measured.
+// scalingRemarks say above a table what the row scaling bounded, if it was measured.
 func scalingRemarks(results []report.Result) []string {
 	i := slices.IndexFunc(results, func(r report.Result) bool { return r.Row == rowScaling })
 	if i < 0 {

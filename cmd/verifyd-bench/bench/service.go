@@ -101,7 +101,7 @@ func freeAddress() (string, error) {
 // Measure is the process's, with a profile where one is wanted.
 func (s *service) Measure() proc.Usage { return s.profiled(s.Process.Measure()) }
 
-// profiled begins a profile, where one is wanted.
+// profiled begins a profile, if one is wanted.
 func (s *service) profiled(u proc.Usage) proc.Usage {
 	if s.o.Profile != "" {
 		u.Profile = proc.StartProfile(s.admin, s.o.Profile, s.site.sync, s.o.Duration)
@@ -211,7 +211,7 @@ func (s *service) connect(ctx context.Context) (err error) {
 	return err
 }
 
-// disconnect comes before the service is stopped: a connection that comes back for ever would go on trying.
+// disconnect comes before the service is stopped: a connection that comes back forever would go on trying.
 func (s *service) disconnect() {
 	if s.conn != nil {
 		s.conn.Close()

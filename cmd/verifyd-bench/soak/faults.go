@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// killEvery lies between two kills, and a killed process stays away for up to awayFor.
+	// killEvery is the interval between two kills, and a killed process stays away for up to awayFor.
 	killEvery, awayFor = 15 * time.Second, 4 * time.Second
-	// stepDownEvery lies between two orders to change a leader.
+	// stepDownEvery is the interval between two orders to change a leader.
 	stepDownEvery = time.Minute
-	// fullEvery lies between two times that the disk of the last server is full, for fullFor.
+	// fullEvery is the interval between two times that the disk of the last server is full, for fullFor.
 	fullEvery, fullFor = 5 * time.Minute, 20 * time.Second
-	// receiverEvery lies between two receivers that go away, for receiverAway.
+	// receiverEvery is the interval between two receivers that go away, for receiverAway.
 	receiverEvery, receiverAway = 20 * time.Second, 15 * time.Second
 )
 

@@ -49,7 +49,7 @@ type site struct {
 	nodes     []*node    // NATS servers
 	edges     []*service // the first is spared
 	senders   []*service // dispatchers; the first is spared
-	disk      *smallDisk // of the last server; nil where none can be made
+	disk      *smallDisk // of the last server; nil if none can be made
 	done      deeds      // what was done to it
 	background
 }

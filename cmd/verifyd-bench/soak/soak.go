@@ -37,9 +37,9 @@ const (
 
 // Errors of a run that was not cut short.
 var (
-	// ErrBroken is returned where a promise did not hold.
+	// ErrBroken is returned if a promise did not hold.
 	ErrBroken = errors.New("a promise was broken")
-	// ErrGrown is returned where a process or the store has grown beyond what is kept.
+	// ErrGrown is returned if a process or the store has grown beyond what is kept.
 	ErrGrown = errors.New("something grows")
 )
 

@@ -94,8 +94,8 @@ func (c *crowd) session(ctx context.Context, i int) {
 	c.judge(ctx, s, verified)
 }
 
-// signIn walks to the page that says verified and reports whether it was seen. It begins again where
-// something fails, as people do.
+// signIn walks to the page that says verified and reports whether it was seen. It begins again if something
+// fails, as people do.
 func (c *crowd) signIn(ctx context.Context, s client.Started, whole bool) bool {
 	deadline := time.Now().Add(patience)
 	for ctx.Err() == nil && time.Now().Before(deadline) {

@@ -15,7 +15,7 @@ import (
 	"verifyd/cmd/verifyd-bench/bench/proc"
 )
 
-// sampleEvery lies between two samples.
+// sampleEvery is the interval between two samples.
 const sampleEvery = 5 * time.Second
 
 // series is one figure over the run.

@@ -303,8 +303,8 @@ func resolved(r record, now time.Time) record {
 	return r
 }
 
-// change stores a record and, where that made this process the teller, tells. It returns what stands as far
-// as is known.
+// change stores a record and, if that made this process the teller, tells. It returns what stands as far as
+// is known.
 func (k *Keeper) change(ctx context.Context, s string, r record) record {
 	tell := !r.Told
 	stored, err := k.store(ctx, s, r)

@@ -81,7 +81,7 @@ func checkNetworks(ctx context.Context, s *Survey, c config.Config) {
 	}
 }
 
-// checkNetwork asks an identity network for its metadata, where it has some.
+// checkNetwork asks an identity network for its metadata, if it has some.
 func checkNetwork(ctx context.Context, s *Survey, c config.Config, settings netsettings.Settings) {
 	n, err := network.New(settings, network.Options{BaseURL: cmp.Or(c.BaseURL, "https://verify.example.com")})
 	if err != nil {

@@ -32,8 +32,8 @@ type Store struct {
 	config.StoreSettings `embed:"" group:"store"`
 }
 
-// UseAccounts runs do with the accounts of a running service or a stopped one. Where there is no store, none
-// is made: a folder or servers that were named by mistake stay as they are.
+// UseAccounts runs do with the accounts of a running service or a stopped one. If there is no store, none is
+// made: a folder or servers that were named by mistake stay as they are.
 func (s Store) UseAccounts(ctx context.Context, c Console, do func(*accountstore.Store) error) error {
 	return s.Use(ctx, c, func(st *store.Store) error { return do(st.Accounts) })
 }

@@ -122,7 +122,7 @@ func storeOnly(server, what, why string) error {
 }
 
 // Local is what the commands share that work on the store alone, though others on accounts work from another
-// machine, too. Where a service there is named they refuse, since the store at hand is another one.
+// machine, too. If a service there is named they refuse, since the store at hand is another one.
 type Local struct {
 	Store `embed:""`
 

@@ -216,7 +216,7 @@ func (m remoteKeys) EndRotation(ctx context.Context, id string) error {
 
 func (m remoteKeys) Keys(ctx context.Context) (all []ListedKey, err error) { return m.keysOf(ctx, "") }
 
-// keysOf lists the keys of an account; all keys, where it is empty.
+// keysOf lists the keys of an account; all keys, if it is empty.
 func (m remoteKeys) keysOf(ctx context.Context, id string) (all []ListedKey, err error) {
 	for k, err := range m.c.Keys(ctx, id) {
 		if err != nil {

@@ -29,7 +29,7 @@ func (f *Faults) Add(flag, wrong, right string) {
 	*f = append(*f, fmt.Errorf("%s (--%s): %s; %s", variable, flag, wrong, right))
 }
 
-// Err returns all faults as one error, a line each; nil where there are none.
+// Err returns all faults as one error, a line each; nil if there are none.
 func (f *Faults) Err() error { return errors.Join(*f...) }
 
 // Plain returns an error of the os package without its operation and path, which the setting's own line has.

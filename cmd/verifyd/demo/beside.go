@@ -142,7 +142,7 @@ func (b Beside) tryOnce(ctx context.Context, d *demo) error {
 	if p, err = browser.Press(ctx, p, besideNetwork); err != nil {
 		return err
 	}
-	// Where the service does not know the network yet, the page says so, and its status is 200.
+	// If the service does not know the network yet, the page says so, and its status is 200.
 	_, _, err = p.form(devNetworkButton)
 	return err
 }

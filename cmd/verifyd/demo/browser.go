@@ -176,7 +176,7 @@ func (p *Page) Title() string {
 	return ""
 }
 
-// Code returns the code that the page shows, which confirms the session; empty where it shows none.
+// Code returns the code that the page shows, which confirms the session; empty if it shows none.
 func (p *Page) Code() string {
 	for k := range nodes(p.doc, "kbd") {
 		return strings.TrimSpace(readable(k))

@@ -213,7 +213,7 @@ func (d *demo) enroll(ctx context.Context) error {
 	return d.integrator.enroll(d.program.Base, secret, a.Secrets[0].Value)
 }
 
-// account makes the sample integrator's account, where it is missing, and a key.
+// account makes the sample integrator's account, if it is missing, and a key.
 func (d *demo) account(ctx context.Context, accounts *accountstore.Store) (a account.Account, secret string,
 	err error) {
 	a, err = accounts.CreateAccount(ctx, d.operator.Actor, demoAccount)
@@ -291,8 +291,8 @@ func (d *demo) interactive(ctx context.Context, ending string) error {
 	return nil
 }
 
-// awaitCallback returns the callback of a session, and confirms it with what people type; none where the
-// session expires or ctx ends before.
+// awaitCallback returns the callback of a session, and confirms it with what people type; none if the session
+// expires or ctx ends before.
 func (d *demo) awaitCallback(ctx context.Context, s Started, expired <-chan time.Time) (got Received,
 	came bool) {
 	typed := d.lines

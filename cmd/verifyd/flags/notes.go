@@ -57,7 +57,7 @@ func unknownNotes(app *kong.Application, environ []string) (said Notes) {
 	return said
 }
 
-// SecretTag marks flags whose values are secrets. They have a variable, also where they are no settings.
+// SecretTag marks flags whose values are secrets. They have a variable, also if they are no settings.
 const SecretTag = "secret"
 
 // secretsShown tells of secrets that stand on the command line, where everybody on the machine can read
@@ -77,7 +77,7 @@ func secretsShown(called *kong.Context) (said Notes) {
 	return said
 }
 
-// withPassword is a URL with a password in it, also where the rest of it is wrong.
+// withPassword is a URL with a password in it, also if the rest of it is wrong.
 var withPassword = regexp.MustCompile(`://[^/?#,]*:[^/?#,]*@`)
 
 // insteadOf names what a secret is to be given by: its variable, or a flag for a file with it.

@@ -66,7 +66,7 @@ type Part struct {
 	calls []*Call
 }
 
-// Call is one request of a client. Where nothing more is said of it, its answer was lost.
+// Call is one request of a client. If nothing more is said of it, its answer was lost.
 type Call struct {
 	part *Part
 	in   input

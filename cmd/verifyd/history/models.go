@@ -123,9 +123,9 @@ const (
 
 type quotaState struct{ taken, lost int64 }
 
-// Quota begins the history of an account's quota: never are more sessions started, and what was counted
-// stays counted. Its units are taken one by one, as the service does below 32 a second. Where a start was
-// not answered, a unit may be taken, for good or for a while.
+// Quota begins the history of an account's quota: never are more sessions started, and what was counted stays
+// counted. Its units are taken one by one, as the service does below 32 a second. If a start was not
+// answered, a unit may be taken, for good or for a while.
 func (l *Log) Quota(name string, limit int64) *Part {
 	return l.part("quota of "+name, model(quotaState{}, func(s quotaState, in input,
 		out output) (quotaState, bool) {

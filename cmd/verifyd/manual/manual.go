@@ -81,7 +81,7 @@ func takesFile(f *kong.Flag) bool {
 		place == "DIR"
 }
 
-// values returns what a flag accepts, where that is a list.
+// values returns what a flag accepts, if that is a list.
 func values(f *kong.Flag) []string {
 	if f.Enum == "" {
 		return nil

@@ -28,7 +28,7 @@ const (
 	// leaveLook is how far back claims are looked at that may be open: a claim can be settled by anybody
 	// after a whole attempt and 10 s, and an attempt takes a minute at most.
 	leaveLook = 3 * time.Minute
-	// leavePoll lies between two looks.
+	// leavePoll is the interval between two looks.
 	leavePoll = 200 * time.Millisecond
 	// compareTries is how often a difference is looked at again: what was in flight while a stream was sealed
 	// may come after it, and counters go on.
@@ -42,7 +42,7 @@ type Move struct {
 	Running  bool // somebody may be serving the store that is left
 }
 
-// errNotWhole is returned where both stores do not hold the same after a move.
+// errNotWhole is returned if both stores do not hold the same after a move.
 var errNotWhole = errors.New(
 	"the stores differ; nothing was opened and nothing is lost: run the same command again, and where " +
 		"that does not help, empty the new store and move once more")
@@ -312,7 +312,7 @@ func (m *Move) catchUp(ctx context.Context, all []transfer.Comparison) (equal bo
 	return equal, nil
 }
 
-// bringAgain brings those assets anew that differ because the old store has taken away what was brought.
+// bringAgain brings those assets anew that differ because the old store has removed what was brought.
 func (m *Move) bringAgain(ctx context.Context, all []transfer.Comparison) error {
 	skip, err := m.From.StaysBehind(ctx)
 	if err != nil {

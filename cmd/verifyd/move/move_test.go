@@ -110,8 +110,8 @@ func TestAbortWhileAMoveFinishes(t *testing.T) {
 	}
 }
 
-// What the old store has taken away after it was brought, as the events of a user who was erased, keeps no
-// move from its end, and is not at the new store.
+// What the old store has removed after it was brought, as the events of a user who was erased, keeps no move
+// from its end, and is not at the new store.
 func TestMoveAfterEventsWereTakenAway(t *testing.T) {
 	t.Parallel()
 	m := newMover(t)

@@ -35,7 +35,7 @@ type Store struct {
 	Conn     *natsconf.Conn
 	Key      secretbox.Key
 	Accounts *accountstore.Store
-	Embedded *embedded.Server // nil where another process or a cluster runs the server
+	Embedded *embedded.Server // nil if another process or a cluster runs the server
 	Server   *supervise.Actor
 	layer    *supervise.Layer
 	DataDir  string             // of an embedded store
@@ -306,5 +306,5 @@ func (s *Store) Close() {
 	}
 }
 
-// ErrNotDamaged is returned where there is nothing to recover.
+// ErrNotDamaged is returned if there is nothing to recover.
 var ErrNotDamaged = errors.New("the store is not damaged")

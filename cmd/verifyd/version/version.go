@@ -50,8 +50,8 @@ func Details() string {
 	return fmt.Sprintf("%s (%s)", Text(), strings.Join(facts, ", "))
 }
 
-// source returns the commit that this was built from and its date, empty where they are not known, and
-// whether files were changed since.
+// source returns the commit that this was built from and its date, empty if they are not known, and whether
+// files were changed since.
 func source() (hash, at string, changed bool) {
 	if commit != "" {
 		return commit, date, false

@@ -117,8 +117,8 @@ func TestDoubtsAreTold(t *testing.T) {
 	told()
 }
 
-// An owner renames, within bounds; the old name is the account's own for 90 days, and then anybody's, also
-// where the account's entry has it.
+// An owner renames, within bounds; the old name is the account's own for 90 days, and then anybody's, also if
+// the account's entry has it.
 func TestOwnerRenames(t *testing.T) {
 	t.Parallel()
 	h := start(t)

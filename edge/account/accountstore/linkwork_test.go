@@ -115,8 +115,8 @@ func TestInvitesOfOlderBuildsGoWithTheirLoginLink(t *testing.T) {
 	}
 }
 
-// The death of a process between the two writes of a revocation leaves the invite in the account, where it
-// is worth nothing.
+// The death of a process between the two writes of a revocation leaves the invite in the account, if it is
+// worth nothing.
 func TestInviteIsVoidBeforeItIsTakenOut(t *testing.T) {
 	t.Parallel()
 	h := start(t)

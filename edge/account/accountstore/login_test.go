@@ -207,8 +207,8 @@ func TestForgedLoginLinkIsNotRedeemed(t *testing.T) {
 	}
 }
 
-// Where each role has a credential of its own, an edge's makes no operators and no login links, and takes
-// none back. It is told so at once, and the audit log tells of nothing that did not happen.
+// If each role has a credential of its own, an edge's makes no operators and no login links, and takes none
+// back. It is told so at once, and the audit log tells of nothing that did not happen.
 func TestGrantsNeedTheOperatorsCredential(t *testing.T) {
 	t.Parallel()
 	e := natstest.StartExternal(t)

@@ -129,7 +129,7 @@ func TestNewerShapesAreNotJudged(t *testing.T) {
 	}
 }
 
-// entryOf finds an entry by its subject or, where that is empty, by the account that its record names.
+// entryOf finds an entry by its subject or, if that is empty, by the account that its record names.
 func entryOf(t *testing.T, h harness, bucket, subject, id string) (string, []byte) {
 	t.Helper()
 	msgs, err := h.conn.Newest(t.Context(), topology.BucketStream(bucket),
@@ -202,7 +202,7 @@ func TestNewerRecordsAreNotWrittenAgain(t *testing.T) {
 	}
 }
 
-// A right is taken away whatever the record holds besides: an older build would leave a leaked key alive
+// A right is removed whatever the record holds besides: an older build would leave a leaked key alive
 // otherwise, until all are upgraded.
 func TestRightsAreTakenFromNewerRecords(t *testing.T) {
 	h := start(t)

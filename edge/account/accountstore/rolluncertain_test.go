@@ -139,7 +139,7 @@ func TestRollWithoutAnAnswerLeavesAKeyThatWorks(t *testing.T) {
 	}
 }
 
-// Who rotates a signing secret gets the new one also where nobody knows whether the store took it, and the
+// Who rotates a signing secret gets the new one also if nobody knows whether the store took it, and the
 // public keys tell which one signs.
 func TestRotationWithoutAnAnswerHandsTheSecretOut(t *testing.T) {
 	t.Parallel()
@@ -177,8 +177,8 @@ func storeOn(t *testing.T, conn *natsconf.Conn, master secretbox.Key) *accountst
 	return s
 }
 
-// A key is handed out also where it stands and its record could not be written: the old one may have ended
-// with it.
+// A key is handed out also if it stands and its record could not be written: the old one may have ended with
+// it.
 func TestKeysAreHandedOutWithoutTheirRecord(t *testing.T) {
 	t.Parallel()
 	h := start(t)

@@ -16,8 +16,8 @@ import (
 	"verifyd/sessions/urlpolicy"
 )
 
-// Where each role has its own credential, an edge changes, reads and marks, and a dispatcher follows the
-// audit log and posts.
+// If each role has its own credential, an edge changes, reads and marks, and a dispatcher follows the audit
+// log and posts.
 func TestEachRoleDoesItsPart(t *testing.T) {
 	t.Parallel()
 	e, r := natstest.StartExternal(t), newReceiver(t)

@@ -14,7 +14,7 @@ import (
 // fuzzKey is the master key under which the seeds are sealed that a service wrote.
 var fuzzKey = secretbox.Key([]byte("verifyd fuzz seeds, not a secret"))
 
-// An account that is read is written and read back the same, also where what a newer build wrote beside it is
+// An account that is read is written and read back the same, also if what a newer build wrote beside it is
 // kept.
 func FuzzAccount(f *testing.F) {
 	box := fuzzKey.Box(record.SecretUse)

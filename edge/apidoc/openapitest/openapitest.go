@@ -60,8 +60,7 @@ func Codes(r *openapi3.Response) (codes []string) {
 	return codes
 }
 
-// Transport fails the test where an answer is not as the document describes it, and remembers what was
-// answered.
+// Transport fails the test if an answer is not as the document describes it, and remembers what was answered.
 type Transport struct {
 	// BelowPrefix: the service may be mounted below a prefix, so that a path of the document is not found
 	// there.
@@ -88,7 +87,7 @@ func (w *Transport) CloseIdleConnections() {
 	}
 }
 
-// RoundTrip sends a request and holds its answer against the document.
+// RoundTrip sends a request and checks its answer against the document.
 func (w *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := w.next.RoundTrip(r)
 	if err != nil {
@@ -163,7 +162,7 @@ func find(doc *openapi3.T, path string) (template string, params map[string]stri
 	return "", nil
 }
 
-// NothingMissing fails the test where the document describes an answer that was not given, but for those in
+// NothingMissing fails the test if the document describes an answer that was not given, but for those in
 // except; and where it describes fewer than least.
 func (w *Transport) NothingMissing(least int, except ...string) {
 	w.t.Helper()

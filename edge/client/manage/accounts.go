@@ -81,7 +81,7 @@ func (c *Client) Account(ctx context.Context, id string) (a Account, err error) 
 	return a, c.call(ctx, http.MethodGet, accountPath(id), nil, &a)
 }
 
-// AccountByName finds the account of a name; nil where nobody has it.
+// AccountByName finds the account of a name; nil if nobody has it.
 func (c *Client) AccountByName(ctx context.Context, name string) (*Account, error) {
 	var page struct {
 		Accounts []Account `json:"accounts"`

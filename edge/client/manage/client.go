@@ -63,8 +63,8 @@ const (
 	maxPause = 5 * time.Second
 )
 
-// create is call for what makes something. It is tried again, under one idempotency key, where no answer came
-// or the service asks for it: the service then gives the same answer.
+// create is call for what makes something. It is tried again, under one idempotency key, if no answer came or
+// the service asks for it: the service then gives the same answer.
 func (s *server) create(ctx context.Context, path string, in, out any) error {
 	key := rand.Text()
 	for try, pause := 1, pauseBetween; ; try, pause = try+1, 2*pause {
@@ -157,8 +157,8 @@ const (
 // Error is a refusal of the service.
 type Error struct {
 	Status int // of HTTP
-	// Code is what kind of problem it is, as the service's documentation lists them; empty where the answer
-	// was no problem document: it came from something in between.
+	// Code is what kind of problem it is, as the service's documentation lists them; empty if the answer was
+	// no problem document: it came from something in between.
 	Code       string
 	Detail     string // one sentence about this one
 	RequestID  string // under which the service's log knows it

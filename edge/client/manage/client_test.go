@@ -61,7 +61,7 @@ func give(doc any) http.HandlerFunc {
 
 func cut(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
-// What makes something is tried again under one key, where no answer came; anything else is sent once.
+// What makes something is tried again under one key, if no answer came; anything else is sent once.
 func TestWhatMakesIsTriedAgain(t *testing.T) {
 	busy := refuse(http.StatusServiceUnavailable, `{"code":"unavailable","detail":"Try again."}`)
 	s, c := newService(t, cut, busy, give(map[string]any{"id": "key_1", "secret": "vfy_x", "stored": true}))

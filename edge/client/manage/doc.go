@@ -4,7 +4,7 @@
 //
 // The laws:
 //
-//   - What makes something is tried again by itself, under one idempotency key, where no answer came or the
+//   - What makes something is tried again by itself, under one idempotency key, if no answer came or the
 //     service was not available: the service then gives the same answer. Nothing else is sent twice, and the
 //     comment of each method reports whether a repeat is harmless.
 //   - No redirect is followed, and a token leaves over https only; plain http is for loopback.

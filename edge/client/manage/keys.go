@@ -33,8 +33,8 @@ type MadeKey struct {
 	Key
 
 	Secret string `json:"secret"`
-	// Stored is false where the store did not say that it took the change. The secret may work or not: keep
-	// it, and the key that it was to replace, until Keys shows which does.
+	// Stored is false if the store did not say that it took the change. The secret may work or not: keep it,
+	// and the key that it was to replace, until Keys shows which does.
 	Stored bool `json:"stored"`
 }
 
@@ -97,7 +97,7 @@ func (c *Client) Keys(ctx context.Context, account string) iter.Seq2[Key, error]
 	}
 }
 
-// KeyByID finds a key, whosever it is; nil where there is none.
+// KeyByID finds a key, whosever it is; nil if there is none.
 func (c *Client) KeyByID(ctx context.Context, id string) (*Key, error) {
 	page, err := keysOn(ctx, c, "/manage/keys", url.Values{"id": {id}})
 	if err != nil || len(page.Keys) == 0 {

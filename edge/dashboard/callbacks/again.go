@@ -102,7 +102,7 @@ func (h *Handler) resend(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	h.Done(w, flashResent, to)
 }
 
-// allowed takes as many of n callbacks from the account's rate as it has. Where it has none, the answer says
+// allowed takes as many of n callbacks from the account's rate as it has. If it has none, the answer says
 // when it has one again.
 func (h *Handler) allowed(w http.ResponseWriter, v site.Visit, n int) int {
 	for i := range n {

@@ -191,7 +191,7 @@ func (h *Handler) undelivered(ctx context.Context, account string, ids []session
 }
 
 // open returns the chosen sessions whose outcomes are still not delivered, and how many of the chosen are no
-// more. Where not ok, the request is answered.
+// more. If not ok, the request is answered.
 func (h *Handler) open(ctx context.Context, w http.ResponseWriter, r *http.Request,
 	v site.Visit) (views []facts.View, gone int, ok bool) {
 	ids, ok := h.chosen(w, r, v)

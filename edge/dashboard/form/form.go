@@ -66,7 +66,7 @@ func (f *Form) Field(name, label, hint string) Field {
 	return d
 }
 
-// Chosen reports whether a choice is the one that was made, or, where none was, the standard one.
+// Chosen reports whether a choice is the one that was made, or, if none was, the standard one.
 func (f *Form) Chosen(name, value string, standard bool) bool {
 	if f == nil || f.Text(name) == "" {
 		return standard

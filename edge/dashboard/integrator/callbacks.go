@@ -15,7 +15,7 @@ import (
 	"verifyd/sessions/facts"
 )
 
-// curl writes a session's callback as a command line, signed as of now; empty where it has none.
+// curl writes a session's callback as a command line, signed as of now; empty if it has none.
 func (h sessionPages) curl(s facts.View, a account.Account) string {
 	if s.Delivery.State == facts.DeliveryNone || h.Callbacks == nil {
 		return ""

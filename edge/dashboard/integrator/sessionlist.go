@@ -122,8 +122,8 @@ func (h sessionPages) find(w http.ResponseWriter, r *http.Request, v site.Visit)
 	}
 }
 
-// export answers GET /dashboard/export: all sessions that the filters let through. Where it cannot go
-// on the connection breaks, so that half a list does not pass for a whole one.
+// export answers GET /dashboard/export: all sessions that the filters let through. If it cannot go on the
+// connection breaks, so that half a list does not pass for a whole one.
 func (h sessionPages) export(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	release, ok := h.AcquireList(w, v, v.Account.ID)
 	if !ok {

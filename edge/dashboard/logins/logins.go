@@ -118,7 +118,7 @@ func (s *Store) Begin(ctx context.Context, l Login) (token string, err error) {
 	return token, nil
 }
 
-// Find returns who a cookie's token belongs to. The error is ErrNobody where it belongs to nobody.
+// Find returns who a cookie's token belongs to. The error is ErrNobody if it belongs to nobody.
 func (s *Store) Find(ctx context.Context, token string) (Login, error) {
 	if len(token) != tokenLen {
 		return Login{}, ErrNobody
@@ -210,8 +210,8 @@ func (s *Store) Hand(ctx context.Context, l Login, what any) (name string, err e
 	return name, nil
 }
 
-// Take returns what Hand kept, once, to the login that it was kept for. The error is ErrNoParcel where there
-// is none.
+// Take returns what Hand kept, once, to the login that it was kept for. The error is ErrNoParcel if there is
+// none.
 func (s *Store) Take(ctx context.Context, l Login, name string, into any) error {
 	if len(name) != tokenLen {
 		return ErrNoParcel
@@ -245,7 +245,7 @@ func (s *Store) Take(ctx context.Context, l Login, name string, into any) error 
 	return nil
 }
 
-// epochOf reads the epoch of a login's identity; empty where it has none.
+// epochOf reads the epoch of a login's identity; empty if it has none.
 func (s *Store) epochOf(ctx context.Context, l Login) (string, error) {
 	if l.Subject == "" {
 		return "", nil

@@ -170,11 +170,11 @@ func (h accountPages) restore(w http.ResponseWriter, r *http.Request, v site.Vis
 	})
 }
 
-// errRenamed is returned where the account is called otherwise than the page said.
+// errRenamed is returned if the account is called otherwise than the page said.
 var errRenamed = errors.New("the account has another name by now")
 
 // setVerified answers POST /dashboard/operator/accounts/{account}/verified: the mark is set for the name that
-// the form was drawn with, or taken away where there is none.
+// the form was drawn with, or removed where there is none.
 func (h accountPages) setVerified(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	h.changeAccount(w, r, v, flashMarked, func(ctx context.Context, f *form.Form, id string) error {
 		name := f.Text("of")

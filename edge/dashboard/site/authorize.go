@@ -63,7 +63,7 @@ func (s *Site) leadsIn(namespace string) bool {
 
 // asGranted returns a login that came by a login link into an account as what the link gives there now: what
 // the login says of itself an edge's credential could write. IsOperator asks for an operator's, which leads
-// into no account. The error is logins.ErrNobody where the link gives nothing.
+// into no account. The error is logins.ErrNobody if the link gives nothing.
 func (s *Site) asGranted(ctx context.Context, l logins.Login) (logins.Login, error) {
 	switch {
 	case l.Operator && l.Account != "":

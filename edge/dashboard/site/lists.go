@@ -20,8 +20,8 @@ const (
 // OperatorLists is whose the operators' lists are.
 const OperatorLists = "operators"
 
-// AcquireList makes a page one of those that look through the store. Where too many are made already it
-// answers, and ok is false.
+// AcquireList makes a page one of those that look through the store. If too many are made already it answers,
+// and ok is false.
 func (s *Site) AcquireList(w http.ResponseWriter, v Visit, whose string) (release func(), ok bool) {
 	release, err := s.lists.Acquire(limit.Share{Of: whose, Max: maxListsEach})
 	if err != nil {

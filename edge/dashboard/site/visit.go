@@ -14,7 +14,7 @@ type Visit struct {
 	Role     access.Role
 	Accounts []account.Account // all that the person is a member of, by name
 	Operator bool
-	Unread   int // notices of the account; 0 where they could not be counted
+	Unread   int // notices of the account; 0 if they could not be counted
 }
 
 // May reports whether the visitor has the right to an action. While the account is out of service, its

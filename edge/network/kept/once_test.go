@@ -72,7 +72,7 @@ func TestConnectionThatEndsAtEachByteOfTheAnswer(t *testing.T) {
 						t.Errorf("%s: %q", name, got)
 					}
 					came := p.begun.Load() - 1
-					if way == "reset" { // takes away what was not read yet
+					if way == "reset" { // removes what was not read yet
 						if came > 2 || method == http.MethodPost &&
 							(came != 1 || n < len(whole) && err == nil) {
 							t.Errorf("%s: it came %d times, %v", name, came, err)
@@ -187,7 +187,7 @@ func (c *cutting) Write(b []byte) (int, error) {
 	return n, &net.OpError{Op: "write", Net: "tcp", Err: syscall.EPIPE}
 }
 
-// Where the kernel took not one byte, the request goes on a new connection. Where it took one, it does not.
+// If the kernel took not one byte, the request goes on a new connection. If it took one, it does not.
 func TestRequestGoesOnOnlyWhereNothingWasWritten(t *testing.T) {
 	for taken, goesOn := range map[int]bool{0: true, 1: false, 30: false} {
 		p := newProvider(t, func(_ int32, c *link) { c.honest() })

@@ -25,7 +25,7 @@ func WatchOthers() Others {
 	return Others{began: time.Now(), busy: busy, own: own}
 }
 
-// Cores returns how many cores others have used since, or 0 where the system does not report it.
+// Cores returns how many cores others have used since, or 0 if the system does not report it.
 func (o Others) Cores() float64 {
 	busy, own := busyTimes()
 	if o.busy < 0 || busy < 0 {
@@ -35,7 +35,7 @@ func (o Others) Cores() float64 {
 }
 
 // busyTimes returns the CPU time of the whole machine, and that of this process and of its children that have
-// ended; negative where the system does not report it.
+// ended; negative if the system does not report it.
 func busyTimes() (busy, own time.Duration) {
 	all, err := os.ReadFile("/proc/stat")
 	mine, merr := os.ReadFile("/proc/self/stat")
@@ -53,7 +53,7 @@ func busyTimes() (busy, own time.Duration) {
 }
 
 // statTime adds up as many of the times of a /proc/PID/stat (proc_pid_stat(5)): utime, stime, cutime, cstime.
-// It is negative where they do not stand there.
+// It is negative if they do not stand there.
 func statTime(stat []byte, times int) (total time.Duration) {
 	// The second field is the program's name in parentheses and may hold anything; utime is field 14.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))

@@ -28,7 +28,7 @@ func (p *Process) Measure() Usage {
 func (p *Process) SinceStart() Usage { return Usage{p: p} }
 
 // Used returns the CPU time that was used since the beginning, and the most memory that was resident, in
-// bytes. Where the system does not report them, the time is negative and the memory 0.
+// bytes. If the system does not report them, the time is negative and the memory 0.
 func (u Usage) Used() (cpu time.Duration, peak int64) {
 	cpu = -1
 	if now := u.p.cpuTime(); now >= 0 && u.cpu >= 0 {
@@ -37,8 +37,7 @@ func (u Usage) Used() (cpu time.Duration, peak int64) {
 	return cpu, u.p.Peak()
 }
 
-// cpuTime returns the CPU time that the process has used so far; negative where the system does not report
-// it.
+// cpuTime returns the CPU time that the process has used so far; negative if the system does not report it.
 func (p *Process) cpuTime() time.Duration {
 	b, err := p.proc("stat")
 	if err != nil {
@@ -47,8 +46,7 @@ func (p *Process) cpuTime() time.Duration {
 	return statTime(b, 2) // utime, stime
 }
 
-// Resident returns how many bytes of the process are resident in memory; 0 where the system does not report
-// it.
+// Resident returns how many bytes of the process are resident in memory; 0 if the system does not report it.
 func (p *Process) Resident() int64 { return p.memory("VmRSS:") }
 
 // Peak returns how many were resident at most since the start, or since the last Measure.
@@ -78,8 +76,8 @@ func (p *Process) Descriptors() (int, error) {
 	return len(open), err
 }
 
-// resetPeak begins a new peak (proc_pid_clear_refs(5)). Where that is not allowed the peak is the one since
-// the start.
+// resetPeak begins a new peak (proc_pid_clear_refs(5)). If that is not allowed the peak is the one since the
+// start.
 func (p *Process) resetPeak() {
 	if runtime.GOOS == "linux" {
 		_ = os.WriteFile(p.procPath("clear_refs"), []byte("5"), 0o600)

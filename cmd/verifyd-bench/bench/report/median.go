@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// median returns the middle value, or the mean of the two in the middle; 0 where there are none. It leaves
+// median returns the middle value, or the mean of the two in the middle; 0 if there are none. It leaves
 // values as they are.
 func median[T cmp.Ordered](values []T, mean func(a, b T) T) T {
 	var none T

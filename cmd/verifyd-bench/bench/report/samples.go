@@ -8,16 +8,16 @@ import (
 // Sample is what one measurement of one row gave.
 type Sample struct {
 	Row, Variant string
-	Clients      int // at once; 0 where there are none
+	Clients      int // at once; 0 if there are none
 	Ops          int64
-	Took         time.Duration // 0 where no rate is meant
-	P50, P99     time.Duration // 0 where no latency is measured
-	CPU          time.Duration // of the child; negative where the system does not report it
-	Peak         int64         // bytes resident of the child; 0 where the system does not report it
+	Took         time.Duration // 0 if no rate is meant
+	P50, P99     time.Duration // 0 if no latency is measured
+	CPU          time.Duration // of the child; negative if the system does not report it
+	Peak         int64         // bytes resident of the child; 0 if the system does not report it
 	Errors       int64
 	Duplicates   int64
 	FirstErr     string
-	Ceiling      *Sample // what it is held against
+	Ceiling      *Sample // what it is compared with
 
 	more map[string]float64 // further figures by name
 }
@@ -73,7 +73,7 @@ type Result struct {
 	Clients   int     `json:"clients,omitempty"` // at once
 	Runs      int     `json:"runs"`
 	Rate      float64 `json:"ops_per_second,omitempty"`
-	Ceiling   string  `json:"ceiling,omitempty"`          // the row it is held against
+	Ceiling   string  `json:"ceiling,omitempty"`          // the row it is compared with
 	Share     float64 `json:"share_of_ceiling,omitempty"` // 1: as fast
 	P50       float64 `json:"p50_ms,omitempty"`
 	P99       float64 `json:"p99_ms,omitempty"`
@@ -136,7 +136,7 @@ func resultOf(k rowKey, runs []Sample) Result {
 		return float64(s.CPU) / float64(time.Microsecond) / float64(max(1, s.Ops)), s.CPU >= 0 && s.Ops > 0
 	})
 	r.PeakBytes = int64(of(func(s Sample) (float64, bool) { return float64(s.Peak), s.Peak > 0 }))
-	// Each run is held against the ceiling that ran beside it, so that a disturbance of both cancels out.
+	// Each run is compared with the ceiling that ran beside it, so that a disturbance of both cancels out.
 	r.Share = of(func(s Sample) (float64, bool) {
 		if s.Ceiling == nil || s.Ceiling.Rate() == 0 {
 			return 0, false

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Each run is held against its own ceiling: a disturbance that halves both changes no share.
+// Each run is compared with its own ceiling: a disturbance that halves both changes no share.
 func TestResultsAreMediansOfRuns(t *testing.T) {
 	var all Samples
 	for _, run := range []struct {

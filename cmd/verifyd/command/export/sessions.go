@@ -45,7 +45,7 @@ type exportCmd struct {
 	To       string `placeholder:"DAY" help:"Only sessions that were started on this day, in UTC, or earlier."`
 }
 
-// Run writes the sessions. Where it fails, what was written is not whole, and the exit code says so.
+// Run writes the sessions. If it fails, what was written is not whole, and the exit code says so.
 func (e exportCmd) Run(ctx context.Context, c command.Console) error {
 	q, err := e.query()
 	if err != nil {
@@ -133,7 +133,7 @@ func (e exportCmd) keys(ctx context.Context, st *store.Store, q *lists.Query) er
 	return nil
 }
 
-// one returns a value as a query has it; nil where there is none.
+// one returns a value as a query has it; nil if there is none.
 func one[T ~string](value string) []T {
 	if value == "" {
 		return nil

@@ -36,7 +36,7 @@ type Listen struct {
 	Timeout time.Duration `default:"8s" help:"How long the program may take; less than the service's VERIFYD_CALLBACK_TIMEOUT."`
 }
 
-// Run listens until it is stopped, and connects again by itself. It fails where the service refuses.
+// Run listens until it is stopped, and connects again by itself. It fails if the service refuses.
 func (l Listen) Run(ctx context.Context, c command.Console) error {
 	to, err := url.Parse(l.Forward)
 	if err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https" || to.User != nil {

@@ -14,7 +14,7 @@ import (
 	"verifyd/cmd/verifyd/version"
 )
 
-// tryPause lies between two looks whether the receiver has been given its secret.
+// tryPause is the interval between two looks whether the receiver has been given its secret.
 const tryPause = 2 * time.Second
 
 // Try judges a receiver. Its flags have no variables of the service's: VERIFYD_CALLBACK_CA_FILE on an

@@ -20,7 +20,7 @@ type Check struct {
 	Probe string `placeholder:"URL" help:"A callback_url to connect to as a callback would, without sending anything."`
 }
 
-// errCheck is returned where a finding is an error: verifyd serve would not start, or not work.
+// errCheck is returned if a finding is an error: verifyd serve would not start, or not work.
 var errCheck = errors.New(
 	"errors were found; verifyd serve would not start, or not work, until they are fixed")
 

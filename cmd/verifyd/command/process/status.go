@@ -47,10 +47,10 @@ type Status struct {
 	Every time.Duration `default:"${status_every}" help:"The pause between two looks of --watch, at least 1s."`
 }
 
-// errTroubled is returned where something is not well.
+// errTroubled is returned if something is not well.
 var errTroubled = errors.New("something is not well")
 
-// Run shows how the service is. It fails where something is not well, so that scripts can ask.
+// Run shows how the service is. It fails if something is not well, so that scripts can ask.
 func (s Status) Run(ctx context.Context, c command.Console) error {
 	if s.Every < time.Second {
 		return config.Usage(fmt.Errorf("--every: %s is less than a second; for example 2s", s.Every))

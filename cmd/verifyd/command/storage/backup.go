@@ -135,7 +135,7 @@ func (b Backup) write(ctx context.Context, st *store.Store, w io.Writer) (made m
 	return madeBackup{h, held}, err
 }
 
-// ErrBegan is returned where the backup says that nothing ran, which is no longer so.
+// ErrBegan is returned if the backup says that nothing ran, which is no longer so.
 var ErrBegan = errors.New(
 	"a service has begun to run while the backup was made; make it again while the service runs, or, " +
 		"for restore --go-on, while it is stopped")

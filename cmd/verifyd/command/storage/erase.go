@@ -31,7 +31,7 @@ type Erase struct {
 	DryRun         bool   `help:"Say what would be erased, and erase nothing."`
 }
 
-// errStillOpen is returned where something of the user is left to erase.
+// errStillOpen is returned if something of the user is left to erase.
 var errStillOpen = errors.New(
 	"sessions are left that are not at their end: cancel them, or run this again when they have " +
 		"expired and their callbacks have ended")

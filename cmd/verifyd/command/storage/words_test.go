@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(natstest.Budget(m, 10*time.Second))
 }
 
-// What a move says is what it did: also where one that was begun to finish has not ended, nothing runs, or it
+// What a move says is what it did: also if one that was begun to finish has not ended, nothing runs, or it
 // has ended before.
 func TestMoveSaysWhatItDid(t *testing.T) {
 	open, leaving := storestate.Record{State: storestate.StateOpen}, storestate.Record{

@@ -170,7 +170,7 @@ func (s *Store) KeepRun(ctx context.Context, account string, r Run) (name string
 	return name, s.conn.PublishOne(ctx, stream, m)
 }
 
-// Run returns a run of an account. The error is ErrNoRun where there is none.
+// Run returns a run of an account. The error is ErrNoRun if there is none.
 func (s *Store) Run(ctx context.Context, account, name string) (Run, error) {
 	if name == "" || strings.Trim(name, lettersOfRun) != "" {
 		return Run{}, ErrNoRun
