@@ -1,4 +1,4 @@
-// Package crashpoint names the places, before and after every write, send and acknowledgement on the way of
+// Package crashpoint names the places, before and after every write, send and acknowledgement in the life of
 // a session, at which tests end the process. In a running service a point costs one nil check.
 //
 // The law: wherever the process ends, a receiver gets at most one POST per session, and every answer to a
@@ -22,14 +22,14 @@ const (
 	AfterClaim     = "after-claim"
 	BeforeSend     = "before-send" // the last moment before the first byte
 	AfterSend      = "after-send"  // the bytes have left, no answer was read
-	Answered       = "answered"    // the verdict has fallen
+	Answered       = "answered"    // the verdict is known
 	BeforeSettle   = "before-settle"
 	AfterSettle    = "after-settle"
 	BeforeAck      = "before-ack"
 	AfterAck       = "after-ack"
 )
 
-// The points that only a delivery passes that has to wait long for its next try.
+// The points that only a delivery passes whose next try is far off.
 const (
 	BeforeSchedule = "before-schedule"
 	AfterSchedule  = "after-schedule"
@@ -41,17 +41,17 @@ const (
 	AfterReservation  = "after-reservation"
 )
 
-// The points that only a session passes that is confirmed with a code, before that of its outcome.
+// The points that only a session that is confirmed with a code passes, before that of its outcome.
 const (
 	BeforeConfirm = "before-confirm" // the try, which is stored before it is judged
 	AfterConfirm  = "after-confirm"
 )
 
-// The points that a move of a store passes (verifyd move), most of them only where it finishes.
+// The points that a move of a store passes (verifyd move), most of them only if it finishes.
 const (
-	MovePage     = "move-page"     // some messages are brought
-	MoveLeaving  = "move-leaving"  // no delivery begins any more
-	MoveSealed   = "move-sealed"   // the store that is left takes nothing any more
+	MovePage     = "move-page"     // some messages are copied
+	MoveLeaving  = "move-leaving"  // no new delivery begins
+	MoveSealed   = "move-sealed"   // the old store accepts nothing any more
 	MoveCompared = "move-compared" // both sides hold the same
 	MoveLeft     = "move-left"     // the old store is closed, the new one not open yet
 )
@@ -63,13 +63,13 @@ var All = []string{
 	BeforeClaim, AfterClaim, BeforeSend, AfterSend, Answered, BeforeSettle, AfterSettle, BeforeAck, AfterAck,
 }
 
-// Waiting lists the points that only a delivery passes that has to wait long for its next try.
+// Waiting lists the points that only a delivery passes whose next try is far off.
 var Waiting = []string{BeforeSchedule, AfterSchedule}
 
 // Keyed lists the points that only a start under an idempotency key passes.
 var Keyed = []string{BeforeReservation, AfterReservation}
 
-// Confirmed lists the points that only a session passes that is confirmed with a code.
+// Confirmed lists the points that only a session that is confirmed with a code passes.
 var Confirmed = []string{BeforeConfirm, AfterConfirm}
 
 // Moving lists the points that only a move passes.
@@ -78,8 +78,8 @@ var Moving = []string{MovePage, MoveLeaving, MoveSealed, MoveCompared, MoveLeft}
 // hook is nil outside tests.
 var hook func(point string)
 
-// Hook sets what is told each point that is reached. It is called before anything is started, by tests
-// alone.
+// Hook sets the function that is called with each point that is reached. Only tests call it, before anything
+// is started.
 func Hook(h func(point string)) { hook = h }
 
 // Reach marks a point.

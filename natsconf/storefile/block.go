@@ -1,7 +1,7 @@
 package storefile
 
-// maxRecord bounds a record where the next intact one is looked for behind damage: a message of ours has a
-// few KiB.
+// maxRecord bounds a record where the next intact one is looked for after damage: our messages have a few
+// KiB.
 const maxRecord = 256 << 10
 
 // hole is a part of a block that holds no intact record.
@@ -19,7 +19,8 @@ func newBlock(stream string, number uint32, buf []byte) (*block, error) {
 	return &block{d, buf}, err
 }
 
-// walk hands on, in order, each intact record with its bytes, and each hole between them.
+// walk calls each, in order, with every intact record and its bytes, and damaged with every hole between
+// them.
 func (b *block) walk(each func(r record, raw []byte), damaged func(hole)) {
 	last := uint64(0)
 	for at := 0; at < len(b.buf); {

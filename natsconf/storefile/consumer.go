@@ -45,7 +45,7 @@ func SetConsumer(folder, consumer string, p Position) error {
 		return nil
 	}
 	b := []byte{consumerMagic, consumerVersion}
-	// floor, given out, none pending, none given twice
+	// floor, delivered, none pending, none redelivered
 	for _, n := range []uint64{p.Consumer, p.Stream, p.Consumer, p.Stream, 0, 0} {
 		b = binary.AppendUvarint(b, n)
 	}

@@ -1,6 +1,6 @@
 package storefile
 
-// Records passes on what a block's bytes hold: each intact record, and each hole between them.
+// Records calls each with every intact record of a block, and damaged with every hole between them.
 func Records(stream string, number uint32, buf []byte, each func(m Message, raw []byte, stands bool),
 	damaged func(from, to int)) error {
 	b, err := newBlock(stream, number, buf)
@@ -13,5 +13,5 @@ func Records(stream string, number uint32, buf []byte, each func(m Message, raw 
 	return nil
 }
 
-// ReadOnce is Read that waits for the end of no batch.
+// ReadOnce is Read without waiting for the end of a batch.
 func (t *Tail) ReadOnce(do func(*Message) error) error { return t.readOnce(do) }

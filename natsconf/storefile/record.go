@@ -9,12 +9,11 @@ import (
 	"github.com/minio/highwayhash"
 )
 
-// A record of the server, version 2.15, is, in little endian: its length (4 bytes, with headersBit where the
+// A record of the server, version 2.15, is, in little endian, its length (4 bytes, with headersBit if the
 // message has headers), its sequence (8, with the marks below), its time (8, Unix nanoseconds), the length of
 // its subject (2), the subject, the length of the headers (4, if there are any), headers and data, and a
 // checksum (8) over all but the lengths. The checksum's key holds the stream's name and the number of the
-// block. The server only appends to a block; where it takes something out, it puts a new file in the old
-// one's place.
+// block. The server only appends to a block; to remove something, it replaces the file.
 const (
 	recordHead  = 22
 	checksum    = 8
@@ -36,11 +35,11 @@ type Message struct {
 type record struct {
 	Message
 
-	deleted bool // it only says that the message of its sequence was deleted
-	erased  bool // its message was overwritten with anything
+	deleted bool // it only records that the message of its sequence was deleted
+	erased  bool // its message was overwritten with random bytes
 }
 
-// ownLife reports whether the record's message leaves the stream at a time of its own.
+// ownLife reports whether the record's message has a TTL of its own.
 func (r *record) ownLife() bool { return bytes.Contains(r.Header, []byte("\r\nNats-TTL:")) }
 
 // decoder decodes the records of one block.
@@ -58,8 +57,8 @@ func newDecoder(stream string, number uint32) (*decoder, error) {
 	return &decoder{hash: h}, nil
 }
 
-// recordSize returns the size that the record at the beginning of b gives itself; 0 if no record has it. b
-// holds the head at least.
+// recordSize returns the size that the record at the beginning of b states; 0 if no record can have it. b
+// holds at least the head.
 func recordSize(b []byte) int {
 	le := binary.LittleEndian
 	size, least := int(le.Uint32(b)&^headersBit), recordHead+int(le.Uint16(b[20:]))+checksum
@@ -72,7 +71,7 @@ func recordSize(b []byte) int {
 	return size
 }
 
-// record decodes a record, which b is as long as, and reports whether it is intact.
+// record decodes the record that b consists of, and reports whether it is intact.
 func (d *decoder) record(b []byte) (r record, ok bool) {
 	head, le := b[:recordHead], binary.LittleEndian
 	subject := recordHead + int(le.Uint16(head[20:]))
@@ -100,7 +99,7 @@ func (d *decoder) record(b []byte) (r record, ok bool) {
 	return r, bytes.HasPrefix(r.Header, []byte("NATS/1.0")) && bytes.HasSuffix(r.Header, []byte("\r\n\r\n"))
 }
 
-// intact reports whether the sum is that of parts of a record.
+// intact reports whether sum is the checksum of the parts of a record.
 func (d *decoder) intact(numbers, subject, rest, sum []byte) bool {
 	d.hash.Reset()
 	_, _ = d.hash.Write(numbers)

@@ -11,8 +11,8 @@ import (
 // indexFile is the server's own summary of a stream's blocks. Without it, the server reads the blocks.
 const indexFile = "index.db"
 
-// Repair writes the damaged blocks of a stream anew, with their intact records alone, and removes the
-// server's index of them. What was there before is kept in another folder. A repeat is harmless.
+// Repair rewrites the damaged blocks of a stream with only their intact records, and removes the server's
+// index of them. The damaged files are kept in another folder. A repeat is harmless.
 func Repair(folder, name, keep string) error {
 	numbers, err := Blocks(folder)
 	if err != nil {
@@ -75,7 +75,7 @@ func Replace(path string, data []byte) error {
 	return SyncFolder(filepath.Dir(path))
 }
 
-// SyncFolder makes durable which files a folder has.
+// SyncFolder syncs a folder, so that the names of its files are durable.
 func SyncFolder(path string) error {
 	d, err := os.Open(path) //nolint:gosec // the operator's own store
 	if err != nil {
@@ -84,12 +84,12 @@ func SyncFolder(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// settledBlocks is how many blocks at the end of a stream may hold what was written and never synced: a
-// write, or a batch of them, begins in one and ends in the next at most.
+// settledBlocks is how many blocks at the end of a stream may hold data that was written but never synced: a
+// write, or a batch of them, begins in one and ends at most in the next.
 const settledBlocks = 2
 
-// Settle writes the end of a stream's files again, as it reads, and syncs it. After a sync has failed, the
-// kernel shows what was written although it never reached the disk, and counts it as written: another sync
+// Settle reads the end of a stream's files, writes the same bytes again, and syncs them. After a sync has
+// failed, the kernel still returns data that never reached the disk, and considers it written: another sync
 // would do nothing. What is read after Settle is on the disk.
 func Settle(folder string) error {
 	numbers, err := Blocks(folder)

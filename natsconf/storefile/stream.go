@@ -16,24 +16,23 @@ import (
 type Stream struct {
 	Name   string
 	First  uint64 // the lowest sequence of a record; 0: there is none
-	Last   uint64 // the highest sequence that the files know of
+	Last   uint64 // the highest sequence that the files mention
 	LastAt time.Time
-	// Records are the messages in the files, also those that others have replaced.
+	// Records counts the messages in the files, including those that have been replaced.
 	Records uint64
-	// Missing are the sequences between First and Last with no record, and no word that they were deleted.
+	// Missing counts the sequences between First and Last that have no record and are not recorded as
+	// deleted.
 	Missing uint64
-	Gaps    []Gap // where these are
-	// OwnLives reports whether messages were found that leave the stream by themselves, each at its own
-	// time.
+	Gaps    []Gap // where they are
+	// OwnLives reports whether messages with TTLs of their own were found.
 	OwnLives bool
 	Blocks   []uint32 // the numbers of the block files, in order
 	Holes    []Hole   // damaged places
-	// the end of the last block that holds no whole record, as a write that was cut off leaves it
+	// the end of the last block if it holds no complete record, as an interrupted write leaves it
 	Torn *Hole
 }
 
-// Gap is a range of sequences, both included, that has no records, and when the records around it were
-// stored.
+// Gap is an inclusive range of sequences that have no records, and when the records around it were stored.
 type Gap struct {
 	First, Last uint64
 	From, To    time.Time
@@ -44,14 +43,14 @@ type Hole struct {
 	File   string
 	Offset int
 	Bytes  int
-	// the sequences that stood there, as far as the records around it tell; Last is 0 if none follows
+	// the sequences that were there, as far as the records around it show; Last is 0 if none follows
 	Gap Gap
 }
 
 // BlockFolder is where a stream's folder has its block files.
 const BlockFolder = "msgs"
 
-// Scan reads all block files of a stream, from its folder. Its error is a file's that cannot be read.
+// Scan reads all block files of a stream, from its folder. It fails if a file cannot be read.
 func Scan(folder, name string) (Stream, error) {
 	s := Stream{Name: name}
 	numbers, err := Blocks(folder)
@@ -104,8 +103,8 @@ type walker struct {
 	s       *Stream
 	last    uint64 // the highest sequence of a record so far; 0: there was none
 	lastAt  time.Time
-	open    []Hole   // holes behind which no record has come yet
-	deleted []uint64 // what records say was deleted
+	open    []Hole   // holes after which no record has come yet
+	deleted []uint64 // sequences recorded as deleted
 }
 
 func (w *walker) take(r record, _ []byte) {
@@ -117,7 +116,7 @@ func (w *walker) take(r record, _ []byte) {
 		w.deleted = append(w.deleted, r.Sequence)
 		return
 	}
-	if r.Sequence <= w.last { // a message that was moved on within the file
+	if r.Sequence <= w.last { // a message that was moved within the file
 		return
 	}
 	at := time.Unix(0, r.Time)
@@ -137,7 +136,7 @@ func (w *walker) take(r record, _ []byte) {
 	w.s.OwnLives = w.s.OwnLives || r.ownLife()
 }
 
-// end judges what no record followed, and counts what is missing.
+// end classifies the holes that no record followed, and counts what is missing.
 func (w *walker) end() {
 	if n := len(w.open); n > 0 && len(w.s.Blocks) > 0 {
 		w.s.Torn = &w.open[n-1]

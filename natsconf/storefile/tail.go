@@ -13,39 +13,39 @@ import (
 const (
 	// tailBuffer is how much of a file is read at once.
 	tailBuffer = 256 << 10
-	// maxServerRecord is what the server itself takes for the longest record.
+	// maxServerRecord is the longest record that the server itself accepts.
 	maxServerRecord = 32 << 20
-	// batchWait is how often, and batchPause at what distance, the end of a batch is looked for that is
-	// being written.
+	// batchWait is how often, and batchPause at what interval, the end of a batch that is being written is
+	// looked for.
 	batchWait  = 100
 	batchPause = 2 * time.Millisecond
-	// maxPart is how long a record may be on its way into a file: a write of the server takes milliseconds.
+	// maxPart is how long a record may stay incomplete in a file: a write of the server takes milliseconds.
 	maxPart = 2 * time.Second
 )
 
-// ErrTail is returned if a stream's files are not what was read from them before: the store was changed from
+// ErrTail is returned if a stream's files no longer hold what was read from them: the store was changed from
 // outside, or is damaged.
 var ErrTail = errors.New("the store's files have changed otherwise than by being appended to")
 
 // Tail reads what is appended to a stream of an embedded store, from its files: a tenth of what a consumer
-// costs the server. It sees what was acknowledged, and may see what is about to be. It does not see that a
-// message was removed.
+// costs the server. It sees every acknowledged message, and may see one that is about to be acknowledged. It
+// does not see that a message was removed.
 type Tail struct {
 	stream, folder string
-	last           uint64 // sequence of the last message that was read, or is not wanted
+	last           uint64 // sequence of the last message that was read, or that is not wanted
 
 	block  uint32 // the file that is being read; 0: none yet
 	file   *os.File
 	offset int64
 	buffer []byte
 	decode *decoder
-	batch  bool // the last message was of a batch, and not its end
+	batch  bool // the last message belongs to a batch, and is not its end
 
-	partAt    int64 // where a record began that was not whole; -1: nowhere
+	partAt    int64 // where an incomplete record begins; -1: nowhere
 	partSince time.Time
 }
 
-// NewTail returns a reader of what is stored after a sequence in a stream, from the stream's folder. Close
+// NewTail returns a reader of the messages after a sequence in a stream, from the stream's folder. Close
 // releases it.
 func NewTail(folder, stream string, after uint64) *Tail {
 	return &Tail{folder: folder, stream: stream, last: after, partAt: -1}
@@ -62,9 +62,9 @@ func (t *Tail) Close() {
 // Last returns the sequence of the last message that was read.
 func (t *Tail) Last() uint64 { return t.last }
 
-// Read passes on what is there now and was not read yet, oldest first; a batch that is being written is
-// waited for. Its errors are ErrTail, those of the files, and do's; after one of them the reader is of no
-// use.
+// Read calls do with each message that was not read yet, oldest first. It waits for the end of a batch that
+// is being written. Its errors are ErrTail, those of the files, and do's; after one of them the reader cannot
+// be used any more.
 func (t *Tail) Read(do func(*Message) error) error {
 	for range batchWait {
 		if err := t.readOnce(do); err != nil {
@@ -80,7 +80,7 @@ func (t *Tail) Read(do func(*Message) error) error {
 }
 
 func (t *Tail) readOnce(do func(*Message) error) error {
-	// whatever is in one that is not the last was all there when they were listed
+	// any file but the last was complete when they were listed
 	blocks, err := Blocks(t.folder)
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func (t *Tail) readOnce(do func(*Message) error) error {
 	return nil
 }
 
-// begin leaves out the files before the one that holds what is wanted first.
+// begin leaves out the files before the one that holds the first wanted message.
 func (t *Tail) begin(blocks []uint32) ([]uint32, error) {
 	for i, block := range slices.Backward(blocks) {
 		if err := t.open(block); err != nil {
@@ -122,8 +122,9 @@ func (t *Tail) begin(blocks []uint32) ([]uint32, error) {
 	return blocks, nil
 }
 
-// open makes a file the one that is read, from its beginning unless it is that already. One that the server
-// has put in its place begins anew: what was read of it is left out by its sequence.
+// open selects the file to read, and begins at its start unless it is open already. If the server has
+// replaced the file, it is read from its start, and messages that were read before are skipped by their
+// sequence.
 func (t *Tail) open(block uint32) error {
 	path := BlockPath(t.folder, block)
 	if t.file != nil && t.block == block {
@@ -148,11 +149,11 @@ func (t *Tail) open(block uint32) error {
 	return nil
 }
 
-// same reports whether the file that is open is still the one of that name.
+// same reports whether the open file is still the one of that name.
 func (t *Tail) same(path string) (bool, error) {
 	now, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return true, nil // removed meanwhile: what is open is all of it
+		return true, nil // removed meanwhile: the open file has everything
 	}
 	if err != nil {
 		return false, err
@@ -164,7 +165,7 @@ func (t *Tail) same(path string) (bool, error) {
 	return err == nil && os.SameFile(now, open), err
 }
 
-// first returns the sequence of the first message in the file that is open; 0 if there is none.
+// first returns the sequence of the first message in the open file; 0 if there is none.
 func (t *Tail) first() (first uint64, err error) {
 	stop := errors.New("found")
 	err = t.records(func(m *Message) error {
@@ -177,7 +178,7 @@ func (t *Tail) first() (first uint64, err error) {
 	return first, err
 }
 
-// rest reads the file that is open to its end.
+// rest reads the open file to its end.
 func (t *Tail) rest(do func(*Message) error, growing bool) error {
 	return t.records(func(m *Message) error {
 		if m.Sequence <= t.last {
@@ -193,8 +194,8 @@ func (t *Tail) rest(do func(*Message) error, growing bool) error {
 	}, growing)
 }
 
-// records passes on the messages of the file that is open, from the offset on, which goes along. What is not
-// whole at the end of one that is growing is left for the next time.
+// records calls do with the messages of the open file from the offset on, and advances the offset. An
+// incomplete record at the end of a growing file is left for the next call.
 func (t *Tail) records(do func(*Message) error, growing bool) error {
 	if t.file == nil {
 		return nil
@@ -226,7 +227,7 @@ func (t *Tail) records(do func(*Message) error, growing bool) error {
 	}
 }
 
-// part notes that a record is not whole at the offset, which is an error where it stays so.
+// part notes that the record at the offset is incomplete. It returns an error if that lasts.
 func (t *Tail) part() error {
 	if t.partAt != t.offset {
 		t.partAt, t.partSince = t.offset, time.Now()
@@ -237,8 +238,8 @@ func (t *Tail) part() error {
 	return nil
 }
 
-// some passes on the records that are whole in some bytes, and returns how many bytes they are, and how many
-// the next one takes.
+// some calls do with the complete records in b. It returns how many bytes they take, and how many the next
+// one takes.
 func (t *Tail) some(b []byte, do func(*Message) error) (used, need int, err error) {
 	for len(b)-used >= recordHead {
 		length := recordSize(b[used:])

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// Event is a step in words: somebody does something, or tells somebody. It holds constants, since one is made
-// for each step of each state.
+// Event describes a step: an actor does something, or sends something to another. It holds constants, since
+// one is made for each step of each state.
 type Event struct {
-	From, To string // To is empty for what concerns From alone
+	From, To string // To is empty if only From is involved
 	Text     string
-	Number   int // behind the text, as in "claim 2"; 0: none
+	Number   int // after the text, as in "claim 2"; 0: none
 	// Chance: the step may never happen
 	Chance bool
 }
@@ -28,8 +28,8 @@ func (e Event) String() string {
 	return e.From + " to " + e.To + ": " + text
 }
 
-// Diagram draws events as a sequence diagram, in the language of Mermaid. What may happen or not is drawn
-// with a broken line.
+// Diagram draws events as a sequence diagram, in the language of Mermaid. What may never happen is drawn with
+// a broken line.
 func Diagram(events []Event) string {
 	var b strings.Builder
 	b.WriteString("sequenceDiagram\n")

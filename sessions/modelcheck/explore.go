@@ -11,12 +11,13 @@ import (
 // Model is a protocol and its world. Its functions are pure and are called concurrently.
 type Model[S comparable] struct {
 	Initial []S
-	// Steps calls yield with each step that may follow a state. What leads back to the state may be left out.
+	// Steps calls yield with each step that may follow a state. Steps that lead back to the state may be left
+	// out.
 	Steps func(s S, yield func(Event, S))
-	// Fold returns the one state that stands for all that differ from a state only in names; nil: each stands
-	// for itself.
+	// Fold returns the representative of all states that differ from a state only in names; nil: each
+	// represents itself.
 	Fold func(S) S
-	// Broken returns what does not hold in a state that should; empty where all does.
+	// Broken describes the invariant that a state violates; empty if it violates none.
 	Broken func(S) string
 	// Ended reports whether nothing is left to do in a state.
 	Ended func(S) bool
@@ -135,7 +136,7 @@ func (e *explorer[S]) broken(level []ref) (first string, where ref) {
 	return first, where
 }
 
-// expand finds what follows some states.
+// expand finds the successors of some states.
 func (e *explorer[S]) expand(states []ref) {
 	var all sync.WaitGroup
 	share := (len(states) + len(e.chunks) - 1) / len(e.chunks)
@@ -161,7 +162,7 @@ func (e *explorer[S]) expand(states []ref) {
 	all.Wait()
 }
 
-// store stores what was found, each shard by itself, in an order that does not depend on goroutines.
+// store stores the successors, each shard separately, in an order that does not depend on goroutines.
 func (e *explorer[S]) store() {
 	var all sync.WaitGroup
 	for g := range len(e.chunks) {
@@ -183,14 +184,14 @@ func (e *explorer[S]) store() {
 	}
 }
 
-// fail reports what does not hold in a state, with the way there.
+// fail reports the violation in a state, with the trace to it.
 func (e *explorer[S]) fail(broken string, at ref) {
 	e.report.Broken = broken
 	e.report.Trace = e.trace(at)
 }
 
-// trace returns the way to a state. It follows the unfolded states, so that whoever is called A in its first
-// step is so in its last one.
+// trace returns the steps to a state. It follows the unfolded states, so that an actor has the same name in
+// every step.
 func (e *explorer[S]) trace(at ref) (events []Event) {
 	var way []ref
 	for ; at != none; at = e.shards[at%shardCount].parents[at/shardCount] {

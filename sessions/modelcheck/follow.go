@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Follow reports whether a model allows what was seen: whether steps lead from a first state to an end, of
-// which those that can be seen are these, in this order. seen returns what can be seen of the step from one
-// state to another; empty: nothing. The error says how far the model goes along.
+// Follow reports whether a model allows an observation: whether there are steps from an initial state to an
+// end whose observable parts are these, in this order. seen returns what can be observed of the step from one
+// state to another; empty: nothing. The error describes how far the model agrees.
 func Follow[S comparable](m Model[S], trace []string, seen func(from, to S) string) error {
 	type place struct {
 		state S
@@ -29,7 +29,7 @@ func Follow[S comparable](m Model[S], trace []string, seen func(from, to S) stri
 	}
 	most := 0
 	for len(next) > 0 {
-		p := next[len(next)-1] // depth first: one way is enough
+		p := next[len(next)-1] // depth first: one path is enough
 		next = next[:len(next)-1]
 		if most = max(most, p.at); p.at == len(trace) && m.Ended(p.state) {
 			return nil

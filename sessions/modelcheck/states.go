@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// ref refers to a state: to its place in its shard, and the shard.
+// ref refers to a state: by its index in its shard, and the shard.
 type ref uint32
 
-// refTo refers to a state by its place in a shard.
+// refTo refers to a state by its index in a shard.
 func refTo(place, shard int) ref {
 	return ref(place*shardCount + shard) //nolint:gosec // 2^32 states would not fit into memory
 }
@@ -18,13 +18,13 @@ const (
 	none       = ^ref(0)
 )
 
-// shard is a part of the states that were visited. A state is stored whole, so that no two are ever taken for
-// the same; with what refers to it, it costs its size and some 20 bytes, and each step 8.
+// shard is a part of the states that were visited. A state is stored completely, so that two states are never
+// confused; with its references it takes its size and about 20 bytes, and each step 8.
 type shard[S comparable] struct {
 	states  []S
 	parents []ref
-	table   []uint32 // open addressing: a place in states, plus one
-	steps   []edge   // that are bound to happen
+	table   []uint32 // open addressing: an index of states, plus one
+	steps   []edge   // that are certain to happen
 	level   int      // where the states of the newest level begin
 }
 
@@ -39,7 +39,7 @@ func (e *explorer[S]) insert(a arrival[S]) {
 	e.shards[k].insert(e.seed, k, a)
 }
 
-// insert stores a state, unless it was before, and the step that leads to it.
+// insert stores a state, unless it is stored already, and the step that leads to it.
 func (h *shard[S]) insert(seed maphash.Seed, k int, a arrival[S]) {
 	if len(h.table) < 2*len(h.states)+2 {
 		h.grow(seed)
@@ -55,7 +55,7 @@ func (h *shard[S]) insert(seed maphash.Seed, k int, a arrival[S]) {
 	}
 }
 
-// find returns where in the table a state is, or is to be.
+// find returns the index in the table where a state is, or is to be inserted.
 func (h *shard[S]) find(seed maphash.Seed, s S) uint64 {
 	mask := uint64(len(h.table) - 1) //nolint:gosec // a table is never empty
 	at := maphash.Comparable(seed, s) / shardCount & mask
@@ -93,7 +93,7 @@ func (e *explorer[S]) grown() bool {
 	return false
 }
 
-// stuck returns a state that is nearest to a first one among those from which no end is reachable.
+// stuck returns a state that is nearest to an initial one among those from which no end is reachable.
 func (e *explorer[S]) stuck() (at ref, stuck bool) {
 	ends := e.ends()
 	depth := -1
@@ -111,8 +111,8 @@ func (e *explorer[S]) stuck() (at ref, stuck bool) {
 }
 
 // ends returns, by shard and place, from which states an end is reachable. It goes through the steps from the
-// last to the first, again and again until nothing changes: most lead to a later level, so that few rounds
-// do.
+// last to the first, until a round changes nothing: most lead to a later level, so that few rounds are
+// enough.
 func (e *explorer[S]) ends() [][]bool {
 	ends := make([][]bool, shardCount)
 	for k := range e.shards {
