@@ -1,9 +1,9 @@
-// Package branding serves what the sign-in page shows of an account's looks: a style sheet of its colours,
-// and its logo. Both have addresses that change with their content, so that browsers keep them for good. Both
+// Package branding serves an account's branding of the sign-in page: a style sheet of its colours, and its
+// logo. Both have addresses that change with their content, so that browsers may cache them permanently. Both
 // come from this service's own origin: the pages' content security policy is the same for all accounts.
 //
-// The law: everything served is made here. A style sheet is written from the colours in its address, and a
-// logo is a PNG that package logo has encoded.
+// The law: everything that is served is generated here. A style sheet is written from the colours in its
+// address, and a logo is a PNG that package logo has encoded.
 package branding
 
 import (
@@ -18,16 +18,16 @@ import (
 
 // The paths of this package, below the base URL.
 const (
-	// pathColours: the accents and the button's colour, each six digits or none. Another text of the sheet
-	// needs another first letter.
+	// pathColours: the accents and the button's colour, each six digits or none. If the text of the sheet
+	// changes, the first letter must change.
 	pathColours = "/branding/colours/{colours}"
 	pathLogo    = "/branding/logo/{account}/{digest}"
 )
 
-// Lookup returns the branding of an account; false: there is none.
+// Lookup returns the branding of an account; false if there is none.
 type Lookup func(account string) (branding.Branding, bool)
 
-// Sheet returns the path of the style sheet of an account's colours; empty: it has none.
+// Sheet returns the path of the style sheet of an account's colours; empty if it has none.
 func Sheet(b branding.Branding) string {
 	if b.Accent+b.AccentDark+b.Button == "" {
 		return ""
@@ -36,7 +36,7 @@ func Sheet(b branding.Branding) string {
 	return strings.Replace(pathColours, "{colours}", name, 1)
 }
 
-// Picture returns the path of an account's logo; empty: it has none.
+// Picture returns the path of an account's logo; empty if it has none.
 func Picture(account string, b branding.Branding) string {
 	if b.Logo == nil {
 		return ""
@@ -69,7 +69,7 @@ func colours(w http.ResponseWriter, r *http.Request) {
 		r)
 }
 
-// sheet writes the style sheet, which comes after the pages' own. The colours are six digits or empty.
+// sheet writes the style sheet, which is loaded after the pages' own. The colours are six digits or empty.
 func sheet(accent, dark, button string) string {
 	var b strings.Builder
 	for _, s := range []struct{ scheme, colour string }{{"light", accent}, {"dark", dark}} {
@@ -83,7 +83,7 @@ func sheet(accent, dark, button string) string {
 	return b.String()
 }
 
-// logo answers GET /branding/logo/{account}/{digest}. A logo that the account has no more is gone.
+// logo answers GET /branding/logo/{account}/{digest}. A logo that the account no longer has is not found.
 func logo(w http.ResponseWriter, r *http.Request, of Lookup) {
 	b, ok := of(r.PathValue("account"))
 	if !ok || b.Logo == nil || r.PathValue("digest") != b.Logo.Digest+".png" {

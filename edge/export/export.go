@@ -14,7 +14,7 @@ import (
 	"verifyd/sessions/lists"
 )
 
-// Format is how many sessions are written.
+// Format is the format in which many sessions are written.
 type Format string
 
 // The formats.
@@ -26,10 +26,10 @@ const (
 // Formats lists the formats.
 var Formats = []Format{CSV, Lines}
 
-// pageSize is how many sessions are held at once.
+// pageSize is how many sessions are in memory at once.
 const pageSize = 100
 
-// MediaType is the format's, as Content-Type has it.
+// MediaType returns the format's media type for Content-Type.
 func (f Format) MediaType() string {
 	if f == CSV {
 		return "text/csv; charset=utf-8; header=present" // RFC 4180 §3
@@ -37,8 +37,7 @@ func (f Format) MediaType() string {
 	return "application/jsonl"
 }
 
-// Accepted returns the format that an Accept header names, before application/json or without it (RFC 9110
-// §12.5.1).
+// Accepted returns the format that an Accept header prefers to application/json (RFC 9110 §12.5.1).
 func Accepted(accept []string) (Format, bool) {
 	for header := range strings.SplitSeq(strings.Join(accept, ","), ",") {
 		name, _, _ := strings.Cut(header, ";")
@@ -54,8 +53,8 @@ func Accepted(accept []string) (Format, bool) {
 	return "", false
 }
 
-// Pages reads the pages of a list, one after the other, and hands each on. It reads the next one when that is
-// done, so that no more than one is in memory. If nobody can go on it returns the error.
+// Pages reads the pages of a list in order and passes each on. It reads the next page when that is done, so
+// that only one is in memory. If it cannot continue, it returns the error.
 func Pages(ctx context.Context, q lists.Query,
 	list func(context.Context, lists.Query) (lists.Page, error), do func([]facts.View) error) error {
 	for q.Limit = pageSize; ; {
@@ -76,7 +75,7 @@ type Writer struct {
 	cells *csv.Writer
 }
 
-// NewWriter makes a writer. Of CSV it writes the row of names at once.
+// NewWriter returns a writer. For CSV it writes the header row at once.
 func NewWriter(to io.Writer, f Format) (*Writer, error) {
 	if f != CSV {
 		e := json.NewEncoder(to)
@@ -111,7 +110,7 @@ func (w *Writer) Write(views []facts.View) error {
 	return w.cells.Error()
 }
 
-// columns are the members of Session; of its callback there is how it stands and how its last attempt ended.
+// columns are the members of Session; for its callback there are its state and the end of its last attempt.
 var columns = []string{
 	"id", "test", "platform", "platform_user_id", "guild_id", "binding", "reached", "state", "step",
 	"verified", "reason", "rule", "created_at", "expires_at", "completed_at", "delivery", "attempts",
@@ -141,9 +140,9 @@ func text[T any](v *T) string {
 	return fmt.Sprint(*v)
 }
 
-// Defuse returns a cell that no spreadsheet takes for a formula: where it begins like one, an apostrophe
-// stands before it. Users choose what their name on a platform begins with. Spreadsheets of East Asian
-// languages read the full-width forms too.
+// Defuse returns a cell that no spreadsheet treats as a formula: if it begins like one, it is prefixed with
+// an apostrophe. Users choose how their name on a platform begins. Spreadsheets of East Asian languages read
+// the full-width forms too.
 func Defuse(cell string) string {
 	first, _ := utf8.DecodeRuneInString(cell)
 	if cell != "" && strings.ContainsRune("=+-@\t\r\n＝＋－＠", first) {

@@ -12,23 +12,23 @@ import (
 	"verifyd/sessions/proof"
 )
 
-// Session is a session as its integrator reads it. The callback URL and what the receiver answered are
-// left out: the former carries the integrator's secrets, the latter the receiver's.
+// Session is a session as its integrator sees it. The callback URL and the receiver's answer are left out:
+// the former may hold the integrator's secrets, the latter the receiver's.
 type Session struct {
 	ID sessions.ID `json:"id"` // never the token
-	// started with a test key: its outcome says nothing about anybody
+	// started with a test key: its outcome says nothing about a person
 	Test           bool   `json:"test"`
 	Platform       string `json:"platform"`
 	PlatformUserID string `json:"platform_user_id"`
 	GuildID        string `json:"guild_id"`
-	// what it asks to be proven, and what was; the latter is null where nothing was
+	// the level that it requires, and the level that was reached; the latter is null if nothing was proven
 	Binding  proof.Level     `json:"binding"`
 	Reached  *proof.Level    `json:"reached"`
 	State    sessions.State  `json:"state"`
 	Step     proof.Step      `json:"step"`     // what a pending session waits for; empty: the user's sign-in
 	Verified *bool           `json:"verified"` // null unless verified or failed
 	Reason   sessions.Reason `json:"reason"`   // empty while pending and when verified
-	// the identity network's rule that refused; empty for other reasons
+	// the rule of the identity network that refused; empty for other reasons
 	Rule        failure.Rule `json:"rule"`
 	CreatedAt   string       `json:"created_at"`
 	ExpiresAt   string       `json:"expires_at"`
@@ -38,23 +38,23 @@ type Session struct {
 	Locale      string       `json:"locale"`
 }
 
-// Delivery is where the session's callback stands.
+// Delivery is the state of the session's callback.
 type Delivery struct {
 	State    facts.DeliveryState `json:"state"`
-	Attempts []Attempt           `json:"attempts"` // by number; never null
+	Attempts []Attempt           `json:"attempts"` // in order; never null
 }
 
 // Attempt is one attempt at the callback.
 type Attempt struct {
 	Number    int            `json:"number"`  // from 1
-	Verdict   *facts.Verdict `json:"verdict"` // null while the attempt goes on
-	Class     failure.Class  `json:"class"`   // what went wrong; empty if nothing did
+	Verdict   *facts.Verdict `json:"verdict"` // null while the attempt is in progress
+	Class     failure.Class  `json:"class"`   // what failed; empty if nothing did
 	Status    *int           `json:"status"`  // the receiver's HTTP status; null where none was read
 	ClaimedAt string         `json:"claimed_at"`
-	EndedAt   *string        `json:"ended_at"` // null while the attempt goes on
+	EndedAt   *string        `json:"ended_at"` // null while the attempt is in progress
 }
 
-// Document draws a view.
+// Document returns the JSON document of a view.
 func Document(v facts.View) Session {
 	doc := Session{
 		ID: v.ID, Test: v.Test, Platform: v.Platform, PlatformUserID: v.PlatformUserID, GuildID: v.GuildID,
@@ -91,7 +91,7 @@ func attempt(at facts.Attempt) Attempt {
 	return doc
 }
 
-// TimestampOrNull writes an instant; nil if there is none.
+// TimestampOrNull formats an instant; nil if there is none.
 func TimestampOrNull(t time.Time) *string {
 	if t.IsZero() {
 		return nil

@@ -1,4 +1,4 @@
-// Package problem is the table of what a request can be refused for.
+// Package problem has the table of the problems that a request can be refused with.
 package problem
 
 import (
@@ -19,20 +19,20 @@ const (
 	CodeKeyMissing Code = "key_missing"
 	// CodeKeyInvalid: not a key of this service, unknown, revoked, or a test key where those are off
 	CodeKeyInvalid Code = "key_invalid"
-	// CodeAccountDisabled: the key is good, and its account is out of service for now
+	// CodeAccountDisabled: the key is valid, but its account is disabled for now
 	CodeAccountDisabled Code = "account_disabled"
 	CodeNotFound        Code = "not_found" // no such route
-	// CodeSessionNotFound: no such session in the key's account, or not kept any more
+	// CodeSessionNotFound: no such session in the key's account, or no longer kept
 	CodeSessionNotFound Code = "session_not_found"
 	// CodeMethodNotAllowed: the route has other methods; Allow lists them
 	CodeMethodNotAllowed Code = "method_not_allowed"
 	CodeRequestTimeout   Code = "request_timeout" // the body did not arrive in time
-	// CodeSessionCompleted: verified or failed already: it cannot be canceled any more
+	// CodeSessionCompleted: verified or failed already: it can no longer be canceled
 	CodeSessionCompleted Code = "session_completed"
 	// CodeSessionExpired: its 10 minutes are over: there is nothing to cancel
 	CodeSessionExpired Code = "session_expired"
-	CodeNothingToSend  Code = "nothing_to_send" // the session has no outcome that is sent
-	// CodeDeliveryOpen: the delivery is not at an end: nothing can be sent again yet
+	CodeNothingToSend  Code = "nothing_to_send" // the session has no outcome to send
+	// CodeDeliveryOpen: the delivery has not ended: nothing can be sent again yet
 	CodeDeliveryOpen Code = "delivery_open"
 	// CodeNothingToConfirm: the session asks for no code, nobody has signed in yet, or it has ended
 	CodeNothingToConfirm Code = "nothing_to_confirm"
@@ -40,30 +40,30 @@ const (
 	CodeWrongCode Code = "wrong_code"
 	// CodeConfirmationExpired: the session's 10 minutes are over: no code is taken any more
 	CodeConfirmationExpired Code = "confirmation_expired"
-	// CodeIdempotencyInProgress: the first request with this Idempotency-Key goes on; see Retry-After
+	// CodeIdempotencyInProgress: the first request with this Idempotency-Key is in progress; see Retry-After
 	CodeIdempotencyInProgress Code = "idempotency_in_progress"
-	// CodeIdempotencyReused: the Idempotency-Key stands for a start with other fields
+	// CodeIdempotencyReused: the Idempotency-Key was used for a start with other fields
 	CodeIdempotencyReused Code = "idempotency_key_reused"
 	CodeBodyTooLarge      Code = "body_too_large"    // more than MaxBodyBytes
 	CodeUnsupportedMedia  Code = "unsupported_media" // Content-Type or Content-Encoding
 	// CodeTooManyFailedKeys: too many requests without a valid key from this address; see Retry-After
 	CodeTooManyFailedKeys Code = "too_many_failed_keys"
-	// CodeRateLimited: too many sessions with this key just now; see Retry-After
+	// CodeRateLimited: too many sessions with this key; see Retry-After
 	CodeRateLimited Code = "rate_limited"
 	// CodeQuotaExceeded: too many sessions in this account this month; see Retry-After
 	CodeQuotaExceeded Code = "quota_exceeded"
 	CodeInternal      Code = "internal" // a fault of the service
 	// CodeUnavailable: the service cannot reach its store; see Retry-After
 	CodeUnavailable Code = "unavailable"
-	// CodeTooManyWaiting: too many requests wait for a change already; see Retry-After
+	// CodeTooManyWaiting: too many requests are waiting for a change already; see Retry-After
 	CodeTooManyWaiting Code = "too_many_waiting"
 	// CodeTooManyLists: the account makes too many lists at once; see Retry-After
 	CodeTooManyLists Code = "too_many_lists"
-	// CodeStoreFull: the store is nearly full: open sessions go on, new ones do not start
+	// CodeStoreFull: the store is nearly full: open sessions continue, new ones do not start
 	CodeStoreFull        Code = "store_full"
 	CodeLiveKey          Code = "live_key"           // only test keys may do this
-	CodeTooManyListeners Code = "too_many_listeners" // too many listen already; see Retry-After
-	// CodeExchangeOver: nobody waits for the answer of a listener any more
+	CodeTooManyListeners Code = "too_many_listeners" // too many listeners already; see Retry-After
+	// CodeExchangeOver: nothing waits for a listener's answer any more
 	CodeExchangeOver Code = "exchange_over"
 )
 
@@ -73,8 +73,8 @@ type kind struct {
 	title  string
 }
 
-// management is the table of the problems of the management interface alone, which names its codes itself
-// (package edge/manage).
+// management has the problems that only the management interface uses. Its codes are declared in package
+// edge/manage.
 var management = map[Code]kind{
 	"token_missing":     {http.StatusUnauthorized, "An operator token is required"},
 	"token_invalid":     {http.StatusUnauthorized, "The operator token is not valid"},
@@ -88,12 +88,12 @@ var management = map[Code]kind{
 	"invalid_value":     {http.StatusUnprocessableEntity, "A value cannot be taken"},
 }
 
-// problems is the table of all others.
+// problems has all others.
 var problems = map[Code]kind{
 	CodeInvalidRequest: {http.StatusBadRequest, "The request is not valid"},
 	CodeKeyMissing:     {http.StatusUnauthorized, "An API key is required"},
 	CodeKeyInvalid:     {http.StatusUnauthorized, "The API key is not valid"},
-	// contract §4.1 knows no other status for it
+	// contract §4.1 has no other status for it
 	CodeAccountDisabled:       {http.StatusUnauthorized, "The account is disabled"},
 	CodeNotFound:              {http.StatusNotFound, "There is nothing at this address"},
 	CodeSessionNotFound:       {http.StatusNotFound, "There is no such session"},
@@ -125,10 +125,10 @@ var problems = map[Code]kind{
 	CodeExchangeOver:      {http.StatusNotFound, "The exchange is over"},
 }
 
-// Codes returns all codes but those of the management interface alone, in no order.
+// Codes returns all codes except those of the management interface, in no particular order.
 func Codes() iter.Seq[Code] { return maps.Keys(problems) }
 
-// ManagementCodes returns the codes of the management interface alone, in no order.
+// ManagementCodes returns the codes that only the management interface uses, in no particular order.
 func ManagementCodes() iter.Seq[Code] { return maps.Keys(management) }
 
 func (c Code) kind() kind {
@@ -138,21 +138,21 @@ func (c Code) kind() kind {
 	return problems[c]
 }
 
-// Status returns the status of answers with a code; 0 if there is no such code.
+// Status returns the HTTP status of a code; 0 if there is no such code.
 func (c Code) Status() int { return c.kind().status }
 
-// Title returns the title of problems with a code.
+// Title returns the title of a code.
 func (c Code) Title() string { return c.kind().title }
 
-// Fault is what is wrong with one field of a request.
+// Fault describes what is wrong with one field of a request.
 type Fault struct {
 	// the member's, header's or query parameter's name; empty if the body as a whole is meant
 	Field  string `json:"field"`
-	Code   string `json:"code"`   // one of package fault, or of urlpolicy's
-	Detail string `json:"detail"` // what is wrong and what would be right, in lower case, without a full stop
+	Code   string `json:"code"`   // a code of package fault or urlpolicy
+	Detail string `json:"detail"` // what is wrong and what would be valid, in lower case, without a full stop
 }
 
-// Problem is what a handler says instead of an answer.
+// Problem is what a handler returns instead of an answer.
 type Problem struct {
 	Code       Code
 	Detail     string        // one sentence for the integrator, without secrets

@@ -1,6 +1,6 @@
 // Package redrive sends many callbacks again: it does for the chosen sessions what a person may do for one.
-// It never happens by itself, it is bounded, and each account has one record of it in its audit log, which
-// names the sessions. The webhook-id stays the same, so that receivers can tell.
+// It never happens automatically, it is bounded, and each account gets one record of it in its audit log,
+// which names the sessions. The webhook-id stays the same, so that receivers can detect the repeat.
 package redrive
 
 import (
@@ -21,15 +21,15 @@ import (
 // Max bounds one redrive: a hundred sessions take about a second.
 const Max = 100
 
-// Ended are the ends that a person may want to have sent again, the surest first: of the first nothing was
-// sent.
+// Ended lists the delivery states that a person may want to have sent again, the safest first: in the first
+// nothing was sent.
 func Ended() []facts.DeliveryState {
 	return []facts.DeliveryState{
 		facts.DeliveryUndeliverable, facts.DeliveryRejected, facts.DeliveryUnknown,
 	}
 }
 
-// Sessions asks for one more attempt; a *store.Store.
+// Sessions requests one more attempt; a *store.Store.
 type Sessions interface {
 	Resend(ctx context.Context, id sessions.ID, by string) (facts.Resend, error)
 	Completion(ctx context.Context, id sessions.ID) (sessions.Completion, error)
@@ -40,15 +40,15 @@ type Log interface {
 	Note(ctx context.Context, by access.Actor, account, what, on string, detail map[string]string) error
 }
 
-// Done is what came of a redrive.
+// Done is the result of a redrive.
 type Done struct {
-	Asked   []sessions.ID // are due again
-	Skipped []sessions.ID // were due already, have nothing to send, or are not kept any more
+	Asked   []sessions.ID // will be sent again
+	Skipped []sessions.ID // were requested already, have nothing to send, or are no longer kept
 }
 
-// Send asks for one more attempt of each, and records for each account what was asked for. It stops at the
-// first failure of the store; what was asked for until then is done, recorded, and returned beside the error,
-// which is natsconf's. A repeat skips what is due already.
+// Send requests one more attempt of each, and records the requests for each account. It stops at the first
+// error of the store; what was requested until then is done, recorded, and returned with the error, which is
+// natsconf's. A repeat skips what was requested already.
 func Send(ctx context.Context, st Sessions, log Log, by access.Actor, ids []sessions.ID) (Done, error) {
 	if len(ids) > Max {
 		return Done{}, fmt.Errorf("%w: %d sessions at once; at most %d", natsconf.ErrTooMany, len(ids), Max)
@@ -85,8 +85,7 @@ func Send(ctx context.Context, st Sessions, log Log, by access.Actor, ids []sess
 	return d, err
 }
 
-// ParseIDs reads the sessions of a form. It is not ok where they are not what a page of ours sends: at most
-// Max ids.
+// ParseIDs reads the sessions of a form. ok is false unless they are what our page sends: at most Max ids.
 func ParseIDs(texts []string) (ids []sessions.ID, ok bool) {
 	for _, text := range texts {
 		id, err := sessions.ParseID(text)
@@ -98,7 +97,7 @@ func ParseIDs(texts []string) (ids []sessions.ID, ok bool) {
 	return ids, true
 }
 
-// record writes the one record of an account. Of a single session it says what a single resend says.
+// record writes the one record of an account. For a single session it is the same as for a single resend.
 func record(ctx context.Context, log Log, by access.Actor, account string, ids []string) error {
 	on, detail := "", map[string]string{
 		"redrive": "yes", "count": strconv.Itoa(len(ids)), "sessions": strings.Join(ids, " "),

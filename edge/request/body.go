@@ -14,7 +14,7 @@ import (
 	"verifyd/edge/web"
 )
 
-// Body reads a body that says it is plain JSON.
+// Body reads a body that is declared as plain JSON.
 func Body(r *http.Request) ([]byte, *problem.Problem) {
 	if r.ContentLength > web.MaxBodyBytes {
 		return nil, tooLarge()
@@ -22,7 +22,7 @@ func Body(r *http.Request) ([]byte, *problem.Problem) {
 	if p := checkMedia(r.Header); p != nil {
 		return nil, p
 	}
-	body, err := readWhole(r) // bounded by the frame around every route
+	body, err := readWhole(r) // bounded by the middleware around every route
 	var large *http.MaxBytesError
 	switch {
 	case err == nil:
@@ -43,7 +43,7 @@ func Body(r *http.Request) ([]byte, *problem.Problem) {
 	}
 }
 
-// readWhole reads a body that says how long it is into as much room.
+// readWhole reads a body of known length into a buffer of that size.
 func readWhole(r *http.Request) ([]byte, error) {
 	if r.ContentLength <= 0 {
 		return io.ReadAll(r.Body)
@@ -60,8 +60,8 @@ func tooLarge() *problem.Problem {
 		Detail: fmt.Sprintf("A body has at most %d bytes.", web.MaxBodyBytes)}
 }
 
-// checkMedia takes application/json, with no parameter but charset=utf-8, in no encoding but identity. RFC
-// 8259 knows no other charset, and a body that has to be unpacked first would get around its size limit.
+// checkMedia accepts application/json, with no parameter but charset=utf-8, in no encoding but identity. RFC
+// 8259 has no other charset, and a body that has to be decompressed first would bypass its size limit.
 func checkMedia(h http.Header) *problem.Problem {
 	for _, coding := range h.Values("Content-Encoding") {
 		if !strings.EqualFold(strings.TrimSpace(coding), "identity") {

@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// headerIdempotencyKey names a request, so that repeating it after a lost answer makes nothing new. Its
-	// value is taken as it stands: quotes belong to the key.
+	// headerIdempotencyKey names a request, so that repeating it after a lost answer creates nothing new. Its
+	// value is used as it is: quotes belong to the key.
 	headerIdempotencyKey = "Idempotency-Key"
-	// HeaderReplayed marks an answer whose session an earlier request started.
+	// HeaderReplayed marks an answer with the session that an earlier request started.
 	HeaderReplayed = "Idempotent-Replayed"
 	// maxIdempotencyKey bounds the key in bytes: room for any kind of random id with a prefix.
 	maxIdempotencyKey = 255
 	// RetryInProgress is the Retry-After of a repeat while the first request is under way: a start takes
-	// milliseconds, and a second is the least that Retry-After can say.
+	// milliseconds, and a second is the minimum of Retry-After.
 	RetryInProgress = time.Second
 )
 
-// IdempotencyKey takes the key out of the header; empty if there is none.
+// IdempotencyKey returns the key in the header; empty if there is none.
 func IdempotencyKey(h http.Header) (string, *problem.Problem) {
 	values := h[headerIdempotencyKey]
 	if len(values) == 0 {

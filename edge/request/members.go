@@ -14,15 +14,16 @@ import (
 	"verifyd/edge/problem/fault"
 )
 
-// Members holds the members of the body as they stand, and gathers what is wrong with them.
+// Members holds the raw members of the body, and collects what is wrong with them.
 type Members struct {
 	Faults []problem.Fault
 
 	values map[string]jsontext.Value
 }
 
-// ReadMembers takes a text apart that is exactly one JSON object, or returns what is wrong with it. The text
-// is read as a whole first: read member by member, one that ends within an array passes for a wrong type.
+// ReadMembers reads a text that is exactly one JSON object, or returns what is wrong with it. The text is
+// validated as a whole first: if it were read member by member, a text that ends within an array would be
+// reported as a wrong type.
 func ReadMembers(body []byte) (*Members, *problem.Fault) {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(body))
 	value, err := dec.ReadValue()
@@ -74,7 +75,7 @@ func syntaxFault(body []byte, err error) *problem.Fault {
 	return f
 }
 
-// onlyEncoding reports whether the fault at offset is one of encoding: a reader that overlooks those gets
+// onlyEncoding reports whether the fault at offset is one of encoding: a reader that ignores those gets
 // further.
 func onlyEncoding(body []byte, offset int64) bool {
 	_, err := jsontext.NewDecoder(bytes.NewReader(body), jsontext.AllowInvalidUTF8(true)).ReadValue()
@@ -82,10 +83,10 @@ func onlyEncoding(body []byte, offset int64) bool {
 	return err == nil || errors.As(err, &s) && s.ByteOffset > offset
 }
 
-// Problem returns what is wrong; nil: nothing is.
+// Problem returns what is wrong; nil if nothing is.
 func (m *Members) Problem() *problem.Problem { return Invalid(m.Faults...) }
 
-// Invalid is the problem of a request with faults; nil if there is none.
+// Invalid returns the problem of a request with faults; nil if there are none.
 func Invalid(faults ...problem.Fault) *problem.Problem {
 	if len(faults) == 0 {
 		return nil
@@ -105,11 +106,11 @@ func summary(faults []problem.Fault) string {
 	return text + "."
 }
 
-// MaxShownName bounds how much of a client's own member name comes back to it.
+// MaxShownName bounds how much of a client's member name is echoed to it.
 const MaxShownName = 64
 
-// memberOf returns the member of the body that a pointer leads into; empty for the body itself, and for names
-// that are too long to be anybody's field.
+// memberOf returns the member of the body that a JSON pointer refers to; empty for the body itself, and for
+// names that are too long to be a field.
 func memberOf(p jsontext.Pointer) string {
 	for name := range p.Tokens() {
 		if len(name) <= MaxShownName {
@@ -147,7 +148,7 @@ func (m *Members) Text(name string, required bool) (s string, ok bool) {
 	return string(text), true
 }
 
-// lookalike helps whoever wrote a name with other letter case.
+// lookalike returns a hint for a name in the wrong letter case.
 func (m *Members) lookalike(name string) string {
 	for other := range m.values {
 		if strings.EqualFold(other, name) {

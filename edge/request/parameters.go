@@ -11,7 +11,7 @@ import (
 	"verifyd/edge/problem/fault"
 )
 
-// Parameters reads a query's parameters, and gathers what is wrong with them.
+// Parameters reads a query's parameters, and collects what is wrong with them.
 type Parameters struct {
 	Values url.Values
 	Known  []string
@@ -25,7 +25,7 @@ func (p *Parameters) Faultf(name, format string, args ...any) {
 	})
 }
 
-// Problem returns what is wrong, names that nobody asked for included.
+// Problem returns what is wrong, including names that were not read.
 func (p *Parameters) Problem() *problem.Problem {
 	for name := range p.Values {
 		if !slices.Contains(p.Known, name) {
@@ -39,7 +39,7 @@ func (p *Parameters) Problem() *problem.Problem {
 	return Invalid(p.faults...)
 }
 
-// Single returns a parameter that may be there once; empty if it is not.
+// Single returns a parameter that may occur once; empty if it is missing.
 func (p *Parameters) Single(name string) string {
 	p.Known = append(p.Known, name)
 	values, given := p.Values[name]
@@ -54,7 +54,7 @@ func (p *Parameters) Single(name string) string {
 	return values[0]
 }
 
-// Number returns a parameter that is a whole number from 1 on; standard if it is not there.
+// Number returns a parameter that is a whole number from 1 on; standard if it is missing.
 func (p *Parameters) Number(name string, standard, most int) int {
 	s := p.Single(name)
 	if s == "" {

@@ -1,5 +1,5 @@
-// Package request reads requests of programs exactly, or reports what is wrong with them: the secret in their
-// header, strict JSON, the query's parameters. It knows no route. It also maps the store's errors to
+// Package request reads requests of programs strictly, or reports what is wrong with them: the secret in
+// their header, strict JSON, the query's parameters. It knows no route. It also maps the store's errors to
 // problems.
 package request
 
@@ -16,14 +16,15 @@ import (
 )
 
 const (
-	// RetryUnavailable is the Retry-After of answers while JetStream is away for longer than requests wait,
-	// or while more of them come than may wait.
+	// RetryUnavailable is the Retry-After of answers while JetStream is unavailable for longer than requests
+	// wait, or while more requests arrive than may wait.
 	RetryUnavailable = 2 * time.Second
-	// retryStoreFull is longer: room comes when sessions and results age out, or when an operator acts.
+	// retryStoreFull is longer: space becomes free when sessions and results age out, or when an operator
+	// acts.
 	retryStoreFull = time.Minute
 )
 
-// Bearer takes a secret out of the header, or says what is wrong with the header.
+// Bearer returns the secret in the header, or what is wrong with the header.
 func Bearer(h http.Header, what, example string) (secret, detail string) {
 	values := h.Values("Authorization")
 	if len(values) == 0 {
@@ -40,7 +41,7 @@ func Bearer(h http.Header, what, example string) (secret, detail string) {
 	return secret, ""
 }
 
-// StoreProblem reports what becomes of an error of the store.
+// StoreProblem returns the problem for an error of the store.
 func StoreProblem(err error) *problem.Problem {
 	switch {
 	case errors.Is(err, natsconf.ErrStoreFull):
@@ -59,7 +60,7 @@ func StoreProblem(err error) *problem.Problem {
 			RetryAfter: RetryUnavailable, Cause: err,
 		}
 	case errors.Is(err,
-		natsconf.ErrNewer): // while a newer build is rolled out: the next edge that is asked may be one
+		natsconf.ErrNewer): // while a newer build is rolled out: the next edge that gets the request may run it
 		return &problem.Problem{
 			Code: problem.CodeUnavailable, Detail: "The service is being upgraded; try again.",
 			RetryAfter: RetryUnavailable, Cause: err,
@@ -73,7 +74,7 @@ func StoreProblem(err error) *problem.Problem {
 	}
 }
 
-// StoreFull is the answer where the store is nearly full.
+// StoreFull is the answer while the store is nearly full.
 func StoreFull(cause error) *problem.Problem {
 	return &problem.Problem{
 		Code:       problem.CodeStoreFull,

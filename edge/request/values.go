@@ -10,7 +10,7 @@ import (
 	"verifyd/edge/problem/fault"
 )
 
-// Only faults every member whose name is none of these, in the order of their names.
+// Only notes a fault for every member whose name is not one of these, in the order of their names.
 func (m *Members) Only(names ...string) {
 	var others []string
 	for name := range m.values {
@@ -28,10 +28,10 @@ func (m *Members) Only(names ...string) {
 	}
 }
 
-// Len is how many members the body has.
+// Len returns how many members the body has.
 func (m *Members) Len() int { return len(m.values) }
 
-// Null reports whether a member is there and null.
+// Null reports whether a member is present and null.
 func (m *Members) Null(name string) bool {
 	value, given := m.values[name]
 	return given && value.Kind() == jsontext.KindNull

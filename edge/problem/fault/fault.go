@@ -1,14 +1,14 @@
-// Package fault names what can be wrong with one field of a request, in words that never change their
+// Package fault names what can be wrong with one field of a request, by codes that never change their
 // meaning.
 package fault
 
-// The codes, beside the callback_url_… codes of package urlpolicy.
+// The codes, in addition to the callback_url_… codes of package urlpolicy.
 const (
-	Missing   = "missing"   // a required field is not there
-	Value     = "value"     // a string that is none of those that the field may be
-	Type      = "type"      // not a string, or for the body as a whole: not an object
+	Missing   = "missing"   // a required field is missing
+	Value     = "value"     // a string that is not one of the allowed values
+	Type      = "type"      // not a string; for the body as a whole: not an object
 	Length    = "length"    // a string that is empty or too long
-	Duplicate = "duplicate" // a name stands twice in one object
+	Duplicate = "duplicate" // a name occurs twice in one object
 	Encoding  = "encoding"  // not UTF-8, or half of a surrogate pair
 	Syntax    = "syntax"    // not JSON (RFC 8259)
 	Trailing  = "trailing"  // something follows the JSON object
