@@ -29,7 +29,7 @@ import (
 	"verifyd/sessions/urlpolicy"
 )
 
-// Directory knows accounts and their keys; a *keymirror.Mirror. It may be a moment behind the store.
+// Directory holds accounts and their keys; a *keymirror.Mirror. It may be a moment behind the store.
 type Directory interface {
 	site.Directory
 	integrator.Directory
@@ -39,11 +39,11 @@ type Directory interface {
 // Config is what a Handler needs.
 type Config struct {
 	BaseURL string // {base_url} of the contract, with its path prefix where it has one
-	// bounds attempts to log in; those of limit.DefaultSignIns, not measured, when nil
+	// bounds attempts to log in; nil means those of limit.DefaultSignIns, without metrics
 	Attempts *limit.Attempts
 	// made with login.ReturnPath, in the order of their buttons; none: login links and nothing else
 	Networks  []*network.Network
-	SignIn    []*network.Network // those by which users sign in, for their names
+	SignIn    []*network.Network // those with which users sign in, for their names
 	Allow     logins.Allow       // who may make an account
 	Accounts  *accountstore.Store
 	Directory Directory
@@ -59,13 +59,13 @@ type Config struct {
 	Pauses    *pauses.Store        // of receiver hosts, by operators
 	Fleet     operator.Fleet       // asks the processes of the service
 	Snippets  []integrator.Snippet // how a callback is verified, in the order in which they are shown
-	Rate      account.Rate         // of a key that has none of its own
-	Policy    sessions.Policy      // of a key that has none of its own
-	Quota     int64                // of an account that has none of its own; 1 or more
+	Rate      account.Rate         // for keys without one of their own
+	Policy    sessions.Policy      // for keys without one of their own
+	Quota     int64                // for accounts without one of their own; at least 1
 	TestKeys  bool                 // whether test keys can be made
-	Key       secretbox.Key        // the master key: seals attempts to log in, makes accounts' key pairs
-	Notices   *notice.Store        // what accounts were told
-	Addresses *urlpolicy.Policy    // where notices may be posted to
+	Key       secretbox.Key        // the master key: seals attempts to log in, derives accounts' key pairs
+	Notices   *notice.Store        // the notices to accounts
+	Addresses *urlpolicy.Policy    // which addresses notices may be posted to
 	Log       zerolog.Logger
 	Now       func() time.Time // time.Now when nil
 }
@@ -73,7 +73,7 @@ type Config struct {
 // Handler answers the routes of this package. It is safe for concurrent use and starts nothing.
 type Handler struct{ routes []web.Route }
 
-// New checks the configuration and makes the handler. Errors name what is wrong and what would be right.
+// New checks the configuration and returns the handler. Errors name what is wrong and what would be valid.
 func New(c Config) (*Handler, error) {
 	if c.Now == nil {
 		c.Now = time.Now

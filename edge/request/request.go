@@ -60,7 +60,7 @@ func StoreProblem(err error) *problem.Problem {
 			RetryAfter: RetryUnavailable, Cause: err,
 		}
 	case errors.Is(err,
-		natsconf.ErrNewer): // while a newer build is rolled out: the next edge that gets the request may run it
+		natsconf.ErrNewer): // during a rollout: the next edge may run the newer build
 		return &problem.Problem{
 			Code: problem.CodeUnavailable, Detail: "The service is being upgraded; try again.",
 			RetryAfter: RetryUnavailable, Cause: err,

@@ -20,15 +20,15 @@ import (
 )
 
 // againRate is how many callbacks an account may send again from here: a whole page of failed ones at once,
-// and a person who goes through a list is not held up; a held-down Enter is. The same endpoint of the API
-// counts towards its key's rate.
+// so that a person who goes through a list is not slowed down, but a held-down Enter key is. The same
+// operation of the API counts towards the rate of its key.
 var againRate = account.Rate{Count: 1, Per: time.Second, Burst: redrive.Max}
 
-// session reads the session that a path names, if it is the account's, and answers otherwise.
+// session reads the session that a path names. It answers the request unless the session is the account's.
 func (h *Handler) session(ctx context.Context, w http.ResponseWriter, r *http.Request,
 	v site.Visit) (facts.View, bool) {
 	id, err := sessions.ParseID(r.PathValue("session"))
-	// never by its token, which would stand in the address
+	// never by its token, which would be in the address
 	if err != nil || string(id) != r.PathValue("session") {
 		h.DrawProblem(w, &v, site.ProblemNotFound)
 		return facts.View{}, false
@@ -64,8 +64,8 @@ func (h *Handler) showResend(w http.ResponseWriter, r *http.Request, v site.Visi
 	}
 }
 
-// resend answers POST /dashboard/sessions/{session}/resend. What was delivered is sent again only by who was
-// asked first: a form that was drawn before the delivery leads to the question.
+// resend answers POST /dashboard/sessions/{session}/resend. What was delivered is sent again only after the
+// question: a form that was rendered before the delivery leads to it.
 func (h *Handler) resend(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	ctx, cancel := site.Within(r)
 	defer cancel()
@@ -94,7 +94,7 @@ func (h *Handler) resend(w http.ResponseWriter, r *http.Request, v site.Visit) {
 		h.Fail(w, r, &v, err)
 		return
 	}
-	// It is asked for: that the log does not say so yet takes nothing back.
+	// It is requested already: a failure to record it takes nothing back.
 	if err := h.Accounts.Note(ctx, v.Actor(), v.Account.ID, audit.CallbackSent, string(s.ID),
 		nil); err != nil {
 		web.EventFrom(r.Context()).Err = err
@@ -102,8 +102,8 @@ func (h *Handler) resend(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	h.Done(w, flashResent, to)
 }
 
-// allowed takes as many of n callbacks from the account's rate as it has. If it has none, the answer says
-// when it has one again.
+// allowed takes up to n callbacks from the account's rate. If there are none, it answers when there will be
+// one again.
 func (h *Handler) allowed(w http.ResponseWriter, v site.Visit, n int) int {
 	for i := range n {
 		if d := h.again.Allow(rateOf(v), h.Now()); !d.Allowed {

@@ -19,7 +19,7 @@ type Callback struct {
 	At                      time.Time
 }
 
-// Exchange is a request and what came of it.
+// Exchange is a request and its result.
 type Exchange struct {
 	Request string        `json:"request"` // as it went over the wire, or would have
 	Verdict facts.Verdict `json:"verdict"` // VerdictReleased: nothing was sent
@@ -31,7 +31,7 @@ type Exchange struct {
 	Timing  facts.Timing  `json:"timing"`
 }
 
-// Sender makes callbacks as the service's own sender does. A URL that may not be called back is a
+// Sender builds and sends callbacks as the dispatcher does. A URL that may not be called back is a
 // *target.Fault.
 type Sender interface {
 	// Draft returns a request as it would go over the wire.

@@ -1,7 +1,7 @@
-// Package callbacks is an account's pages about its callbacks:
+// Package callbacks serves an account's pages about its callbacks:
 //
 //	callbacks                    outcomes that were not delivered; sent again together, or marked as seen
-//	callbacks/runs/{run}         how those stand that were sent again together
+//	callbacks/runs/{run}         the state of callbacks that were sent again together
 //	callbacks/test               a test callback, and the last ones
 //	sessions/{session}/resend    one callback sent again
 //
@@ -36,8 +36,8 @@ func Part() site.Part {
 	}
 }
 
-// Config is what a Handler needs beside the site. All of it is required but Sender, without which no test
-// callback is sent.
+// Config is what a Handler needs in addition to the site. All of it is required but Sender, without which no
+// test callback is sent.
 type Config struct {
 	Sessions *store.Store
 	Kept     *kept.Store
@@ -54,7 +54,7 @@ type Handler struct {
 	tests *limit.Rates // of test callbacks, by account
 }
 
-// New makes the handler.
+// New returns the handler.
 func New(s *site.Site, c Config) (*Handler, error) {
 	if c.Sessions == nil || c.Kept == nil || c.Signing == nil {
 		return nil, errors.New("dashboard: Sessions, Kept and Signing are required")
@@ -70,7 +70,7 @@ func New(s *site.Site, c Config) (*Handler, error) {
 	return &Handler{s, c, again, tests}, nil
 }
 
-// The paths that no other package leads to.
+// The paths that no other package links to.
 const (
 	pathAgain = "/dashboard/callbacks/send-again"
 	pathSeen  = "/dashboard/callbacks/seen"
@@ -117,12 +117,12 @@ var flashes = map[site.FlashCode]site.Flash{
 	flashTestOnce: {Tone: "caution", Text: "That exchange was shown once and cannot be shown again."},
 }
 
-// problemTooMany says what happened, then what to do.
+// problemTooMany describes what happened, then what to do.
 var problemTooMany = site.Problem{
 	Status: http.StatusTooManyRequests, Heading: "Slow down a little",
 	Lead: "Many callbacks of this account were sent again within seconds, so nothing was sent now.",
 	Next: "Wait a few seconds, go back, and press the button again.",
 }
 
-// rateOf is what the rates know an account by.
+// rateOf returns the key of an account in the rates.
 func rateOf(v site.Visit) account.Key { return account.Key{ID: v.Account.ID} }

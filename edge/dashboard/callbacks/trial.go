@@ -54,7 +54,7 @@ func (h *Handler) showTest(w http.ResponseWriter, r *http.Request, v site.Visit)
 		h.Done(w, flashTestOnce, paths.CallbackTest)
 	case err != nil:
 		h.Fail(w, r, &v, err)
-	default: // the next one begins with what this one was sent with
+	default: // the next one begins with the values of this one
 		h.drawTest(ctx, w, r, v, &t, &form.Form{Values: url.Values{
 			"url": {t.URL}, "verified": {strconv.FormatBool(t.Verified)},
 		}})
@@ -84,7 +84,7 @@ func (h *Handler) drawTest(ctx context.Context, w http.ResponseWriter, r *http.R
 }
 
 const (
-	// What a test callback says: nobody in particular.
+	// The fields of a test callback: no real person's.
 	testUser  = "test_user"
 	testGuild = "test_guild"
 	// testWithin bounds a test callback as a whole: the attempt has a deadline of its own, and the server's
@@ -92,8 +92,8 @@ const (
 	testWithin = 25 * time.Second
 )
 
-// testRate is how many test callbacks an account may send: enough for somebody who fixes a receiver, too few
-// to disturb one.
+// testRate is how many test callbacks an account may send: enough for fixing a receiver, too few to disturb
+// one.
 var testRate = account.Rate{Count: 10, Per: time.Minute, Burst: 5}
 
 // sendTest answers POST /dashboard/callbacks/test.
@@ -126,7 +126,7 @@ func (h *Handler) sendTest(w http.ResponseWriter, r *http.Request, v site.Visit)
 		return
 	}
 	host := timeline.URLHost(to)
-	// it was sent, whether it is remembered or not
+	// it was sent, whether or not it is remembered
 	if err := errors.Join(
 		h.Accounts.Note(ctx, v.Actor(), v.Account.ID, audit.CallbackTested, "",
 			map[string]string{"host": host}),
@@ -145,7 +145,7 @@ func (h *Handler) sendTest(w http.ResponseWriter, r *http.Request, v site.Visit)
 	page.SeeOther(w, h.Prefix+paths.CallbackTest+"?"+form.Query("show", name))
 }
 
-// testOutcome says how a test callback ended.
+// testOutcome describes how a test callback ended.
 func testOutcome(e Exchange) string {
 	words := timeline.Cause(e.Class, e.Detail)
 	switch e.Verdict {

@@ -22,7 +22,7 @@ import (
 	"verifyd/sessions/timeline"
 )
 
-// Which outcomes the list has, by whether somebody has marked them as seen.
+// Which outcomes the list shows, by whether they were marked as seen.
 const (
 	shownNew  = "new"
 	shownSeen = "seen"
@@ -39,7 +39,7 @@ var endedChoices = func() (choices []form.Choice) {
 	return choices
 }()
 
-// outcomeRow is a session with what became of its outcome.
+// outcomeRow is a session with the state of its outcome.
 type outcomeRow struct {
 	facts.View
 
@@ -55,10 +55,10 @@ type undeliveredData struct {
 	Back           time.Time
 }
 
-// Filtered reports whether anything else is asked for than what is new.
+// Filtered reports whether the filters differ from the default, new outcomes.
 func (d undeliveredData) Filtered() bool { return d.State != "" || d.Shown != shownNew }
 
-// wants reports whether an outcome is asked for.
+// wants reports whether the filters let an outcome through.
 func (d undeliveredData) wants(seen bool) bool {
 	return d.Shown == shownAll || seen == (d.Shown == shownSeen)
 }
@@ -106,8 +106,8 @@ func (h *Handler) showUndelivered(w http.ResponseWriter, r *http.Request, v site
 	})
 }
 
-// findUndelivered looks for as many outcomes as one redrive takes, and returns the cursor of what follows.
-// What was marked as seen is known here and not in the lists, so that it may take several of these.
+// findUndelivered looks for as many outcomes as one redrive takes, and returns the cursor for the rest. Marks
+// are known here and not in the lists, so that several pages of a list may be needed.
 func (h *Handler) findUndelivered(ctx context.Context, account, cursor string,
 	d *undeliveredData) (next string, err error) {
 	seen, err := h.Kept.Seen(ctx, account)
@@ -121,7 +121,7 @@ func (h *Handler) findUndelivered(ctx context.Context, account, cursor string,
 	for {
 		list, err := h.Sessions.List(ctx, q)
 		if err != nil && ctx.Err() != nil && !d.Back.IsZero() {
-			return q.Cursor, nil // the time is up; what was found until now is the answer
+			return q.Cursor, nil // the time is up; what was found so far is the answer
 		}
 		if err != nil {
 			return "", err
@@ -135,7 +135,7 @@ func (h *Handler) findUndelivered(ctx context.Context, account, cursor string,
 			d.Back = list.Back
 		}
 		if list.Next == "" || len(d.Rows) == redrive.Max || ctx.Err() != nil {
-			return list.Next, nil //nolint:nilerr // where the time is up, the next page goes on
+			return list.Next, nil //nolint:nilerr // when the time is up, the next page goes on
 		}
 		q.Cursor, q.Limit = list.Next, redrive.Max-len(d.Rows)
 	}
@@ -152,8 +152,8 @@ func newRow(v facts.View, seen bool) outcomeRow {
 	return row
 }
 
-// chosen reads which sessions a form of the list is about: those that were ticked, or all that the page had.
-// It answers where these are not what our page sends, or none.
+// chosen reads the sessions that a form of the list names: those that were ticked, or all of the page. It
+// answers the request if there are none, or if they are not what our page sends.
 func (h *Handler) chosen(w http.ResponseWriter, r *http.Request, v site.Visit) (ids []sessions.ID, ok bool) {
 	field := "session"
 	if page.Single(r.PostForm, "which") == "all" {
@@ -171,8 +171,8 @@ func (h *Handler) chosen(w http.ResponseWriter, r *http.Request, v site.Visit) (
 	return ids, true
 }
 
-// undelivered returns those of the sessions that are the account's, and whose delivery has ended and not
-// well: the page may be an old one.
+// undelivered returns those of the sessions that are the account's, and whose delivery has failed: the page
+// may be outdated.
 func (h *Handler) undelivered(ctx context.Context, account string, ids []sessions.ID) (found []facts.View,
 	err error) {
 	for _, id := range ids {
@@ -190,8 +190,8 @@ func (h *Handler) undelivered(ctx context.Context, account string, ids []session
 	return found, nil
 }
 
-// open returns the chosen sessions whose outcomes are still not delivered, and how many of the chosen are no
-// more. If not ok, the request is answered.
+// open returns the chosen sessions whose outcomes are still not delivered, and how many of the chosen no
+// longer are. If not ok, the request is answered.
 func (h *Handler) open(ctx context.Context, w http.ResponseWriter, r *http.Request,
 	v site.Visit) (views []facts.View, gone int, ok bool) {
 	ids, ok := h.chosen(w, r, v)
@@ -210,8 +210,8 @@ func (h *Handler) open(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	return nil, 0, false
 }
 
-// sendAgain answers POST /dashboard/callbacks/send-again: as many of the chosen sessions as the account's
-// rate allows get one more attempt.
+// sendAgain answers POST /dashboard/callbacks/send-again: one more attempt for as many of the chosen sessions
+// as the account's rate allows.
 func (h *Handler) sendAgain(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	ctx, cancel := site.Within(r)
 	defer cancel()
@@ -239,7 +239,7 @@ func (h *Handler) sendAgain(w http.ResponseWriter, r *http.Request, v site.Visit
 		At: h.Now().UTC(), By: v.Actor().String(), Asked: done.Asked,
 		Skipped: gone + len(done.Skipped), Left: len(views) - now,
 	})
-	if err != nil { // they are on their way all the same: the list has them no more
+	if err != nil { // they are on their way anyway: the list no longer has them
 		web.EventFrom(r.Context()).Err = err
 		h.Done(w, flashResent, paths.Callbacks)
 		return
@@ -265,12 +265,12 @@ func (h *Handler) markSeen(w http.ResponseWriter, r *http.Request, v site.Visit)
 	}
 	if err := h.Accounts.Note(ctx, v.Actor(), v.Account.ID, audit.OutcomesSeen, "",
 		map[string]string{"count": strconv.Itoa(len(ends))}); err != nil {
-		web.EventFrom(r.Context()).Err = err // it is marked all the same
+		web.EventFrom(r.Context()).Err = err // it is marked anyway
 	}
 	h.Done(w, flashSeen, paths.Callbacks)
 }
 
-// runData is how those stand that were sent again together.
+// runData is the state of callbacks that were sent again together.
 type runData struct {
 	kept.Run
 
@@ -281,8 +281,7 @@ type runData struct {
 // Over is how many have ended.
 func (d runData) Over() int { return d.Delivered + d.Ended }
 
-// showRun answers GET /dashboard/callbacks/runs/{run}. It is drawn anew by the script as long as some are on
-// their way.
+// showRun answers GET /dashboard/callbacks/runs/{run}. The script reloads it while some are on their way.
 func (h *Handler) showRun(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	ctx, cancel := site.Within(r)
 	defer cancel()
@@ -299,7 +298,7 @@ func (h *Handler) showRun(w http.ResponseWriter, r *http.Request, v site.Visit) 
 	for _, id := range run.Asked {
 		s, err := h.Sessions.ReadOf(ctx, v.Account.ID, id)
 		if errors.Is(err, sessions.ErrNotFound) {
-			continue // not kept any more
+			continue // no longer stored
 		}
 		if err != nil {
 			h.Fail(w, r, &v, err)

@@ -1,4 +1,4 @@
-// Package form is the forms of the dashboard: what was typed, what is wrong with it, and what can be chosen.
+// Package form holds the forms of the dashboard: what was typed, what is wrong with it, and the choices.
 package form
 
 import (
@@ -12,7 +12,7 @@ import (
 	"verifyd/edge/page"
 )
 
-// Form is a form as it is drawn: what was typed, and what is wrong with it.
+// Form is a form with what was typed and what is wrong with it.
 type Form struct {
 	Values url.Values
 	faults map[string]string // by the field's name
@@ -22,13 +22,13 @@ type Form struct {
 // New returns the form that a request has sent.
 func New(r *http.Request) *Form { return &Form{Values: r.PostForm, faults: map[string]string{}} }
 
-// Of returns the form whose fields an address has.
+// Of returns the form with the fields of a query.
 func Of(values url.Values) *Form { return &Form{Values: values, faults: map[string]string{}} }
 
 // Text returns a field as it was typed.
 func (f *Form) Text(name string) string { return page.Single(f.Values, name) }
 
-// Wrong notes what is wrong with a field, and what would be right. The first word counts.
+// Wrong notes what is wrong with a field, and what would be valid. The first note on a field is kept.
 func (f *Form) Wrong(name, fault string) {
 	if _, known := f.faults[name]; !known {
 		f.faults[name] = fault
@@ -36,7 +36,7 @@ func (f *Form) Wrong(name, fault string) {
 	}
 }
 
-// Take notes an error of a change that is about a field, and reports whether it was one.
+// Take notes the error of a change if it is about a field, and reports whether it is.
 func (f *Form) Take(err error) bool {
 	input, ok := errors.AsType[*input.Error](err)
 	if ok {
@@ -53,7 +53,7 @@ type Field struct {
 	Name, Label, Hint string
 	Value             string
 	Fault             string
-	Focus             bool // it is the first that is wrong
+	Focus             bool // it is the first invalid one
 }
 
 // Field returns a field for the template of that name.
@@ -74,7 +74,7 @@ func (f *Form) Chosen(name, value string, standard bool) bool {
 	return f.Text(name) == value
 }
 
-// Query writes pairs of names and values for an address; those without a value are left out.
+// Query encodes pairs of names and values for an address; pairs without a value are left out.
 func Query(pairs ...string) string {
 	q := url.Values{}
 	for pair := range slices.Chunk(pairs, 2) {
@@ -88,7 +88,7 @@ func Query(pairs ...string) string {
 // Choice is one entry of a filter or a list of options.
 type Choice struct{ Value, Name string }
 
-// Choices makes choices of pairs of a value and a name.
+// Choices returns the choices for pairs of a value and a name.
 func Choices(pairs ...string) []Choice {
 	choices := make([]Choice, 0, len(pairs)/2)
 	for pair := range slices.Chunk(pairs, 2) {
@@ -106,7 +106,7 @@ func Choose(q url.Values, name string, choices []Choice) string {
 	return value
 }
 
-// Sentence makes a sentence of words that are none yet.
+// Sentence returns a text as a sentence, with a capital letter and a full stop.
 func Sentence(words string) string {
 	if words == "" {
 		return ""

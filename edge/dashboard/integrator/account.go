@@ -17,7 +17,7 @@ import (
 type accountPages struct{ deps }
 
 type quickstartData struct {
-	Key, Test *account.Key // the account's newest that are taken, live and test; nil: none
+	Key, Test *account.Key // the account's newest active ones, live and test; nil: none
 	TestKeys  bool         // whether test keys can be made
 }
 
@@ -29,7 +29,7 @@ func (h accountPages) showQuickstart(w http.ResponseWriter, r *http.Request, v s
 	})
 }
 
-// newestKey returns the newest key that is taken, a test key or a live one, or nil.
+// newestKey returns the newest active key, a test key or a live one, or nil.
 func (h accountPages) newestKey(id string, test bool) *account.Key {
 	var newest *account.Key
 	for _, k := range h.Directory.Keys(id) {

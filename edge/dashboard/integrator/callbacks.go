@@ -41,7 +41,7 @@ func curlOf(to, raw string) string {
 	if err != nil {
 		return ""
 	}
-	lines := []string{"curl -ig " + quote(to)} // -g: brackets and braces of a URL are no patterns
+	lines := []string{"curl -ig " + quote(to)} // -g: no patterns in brackets and braces of a URL
 	for name, values := range r.Header {
 		if name == "Content-Length" {
 			continue // curl counts by itself
@@ -54,9 +54,9 @@ func curlOf(to, raw string) string {
 	return strings.Join(append(lines, "--data-binary "+quote(string(body))), " \\\n  ")
 }
 
-// quote makes one word of a POSIX shell out of any text. What cannot be seen, as a character that turns the
-// direction of what follows, is written as octal escapes of printf: the terminal that the line is pasted into
-// shows and takes each character of it as it is.
+// quote quotes any text as one word of a POSIX shell. Invisible characters, such as those that change the
+// direction of text, are written as octal escapes of printf, so that a terminal shows exactly what the shell
+// reads.
 func quote(s string) string {
 	unseen := func(r rune) bool { return !strconv.IsGraphic(r) || r == utf8.RuneError }
 	if !strings.ContainsFunc(s, unseen) {
@@ -76,6 +76,6 @@ func quote(s string) string {
 			b.WriteRune(r)
 		}
 	}
-	// it takes line ends away from the end, where a body has a brace
+	// it removes line ends at the end, where a body has a brace
 	return `"$(printf '` + b.String() + `')"`
 }

@@ -13,10 +13,10 @@ import (
 
 type level = proof.Level
 
-// filters are what a list of sessions is asked for, all of it in the address. What is not among the choices
-// counts as none.
+// filters are the filters of a list of sessions, all of them in the address. A value that is not among the
+// choices is ignored.
 type filters struct {
-	Text       string // what somebody holds of a session, as lists.Seek reads it
+	Text       string // a reference to a session, as lists.Seek reads it
 	Token      bool   // it was a token, which is in no address and on no page
 	User       string
 	Platform   string
@@ -27,8 +27,8 @@ type filters struct {
 
 // selection is one filter with its choices.
 type selection struct {
-	Name, Label, Any string // Any: what none is called
-	Words            string // of sessions that are asked for; %s is the choice
+	Name, Label, Any string // Any: the name of no choice
+	Words            string // of the filtered sessions; %s is the choice
 	Value            string
 	Choices          []form.Choice
 }
@@ -74,7 +74,7 @@ func (f filters) First() []selection { return f.selections[:min(firstRow, len(f.
 // More are the others.
 func (f filters) More() []selection { return f.selections[min(firstRow, len(f.selections)):] }
 
-// MoreOpen reports whether one of the filters is set that are not always shown.
+// MoreOpen reports whether a filter is set that is not always shown.
 func (f filters) MoreOpen() bool {
 	for _, s := range f.More() {
 		if s.Value != "" {
@@ -102,10 +102,10 @@ func one[T ~string](f filters, name string) []T {
 	return nil
 }
 
-// Filtered reports whether anything is asked for.
+// Filtered reports whether a filter is set.
 func (f filters) Filtered() bool { return f.Token || f.Text != "" || len(f.Set()) > 0 }
 
-// Set says which filters are set, each in words that follow "sessions".
+// Set describes the filters that are set, each in words that follow "sessions".
 func (f filters) Set() (set []string) {
 	for _, each := range []struct{ words, value string }{
 		{"of the user “%s”", f.User}, {"on the platform “%s”", f.Platform}, {"in the group “%s”", f.Group},
@@ -140,7 +140,7 @@ func (f filters) pairs() []string {
 	return pairs
 }
 
-// day returns a day of an address, or nothing where it is none.
+// day returns a day of an address; empty if it is not a day.
 func day(text string) string {
 	if _, err := time.Parse(time.DateOnly, text); err != nil {
 		return ""

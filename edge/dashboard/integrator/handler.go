@@ -1,4 +1,4 @@
-// Package integrator is an account's pages of the dashboard:
+// Package integrator serves an account's pages of the dashboard:
 //
 //	keys                             API keys: list, create (shown once), roll, revoke
 //	sessions, sessions/{session}     what happened, to which callbacks; live
@@ -6,7 +6,7 @@
 //	usage, quickstart                this month's sessions; the first steps with the account's own key
 //	members, audit, settings         who may do what, who did what, and the login itself
 //
-// There is one type for each noun, and each has the shared dependencies.
+// There is one type for each subject, and each has the shared dependencies.
 package integrator
 
 import (
@@ -43,7 +43,7 @@ func Part() site.Part {
 	}
 }
 
-// Directory knows the keys of an account; a *keymirror.Mirror. It may be a moment behind the store.
+// Directory holds the keys of an account; a *keymirror.Mirror. It may be a moment behind the store.
 type Directory interface {
 	Keys(account string) []account.Key
 }
@@ -51,7 +51,7 @@ type Directory interface {
 // Snippet is how a callback is verified in one language.
 type Snippet struct{ ID, Language, File, Text string }
 
-// Config is what a Handler needs beside the site. Directory, Sessions, List, Usage, Watch, Pauses and
+// Config is what a Handler needs in addition to the site. Directory, Sessions, List, Usage, Watch, Pauses and
 // Signing are required.
 type Config struct {
 	Allow     logins.Allow // who may make an account
@@ -59,16 +59,16 @@ type Config struct {
 	Sessions  *store.Store
 	List      Lister       // of sessions
 	Watch     *store.Watch // reports changes to open pages
-	// between two reads of an open page's session that no change calls for; 10 s when zero
+	// interval between reads of an open page's session without a change; 10 s when zero
 	Poll      time.Duration
 	Usage     Usages
 	Callbacks callbacks.Sender // drafts callbacks
 	Signing   *signing.Keys    // derives the key pairs of accounts
 	Pauses    *pauses.Store    // of receiver hosts, by operators
 	Snippets  []Snippet        // how a callback is verified, in the order in which they are shown
-	Rate      account.Rate     // of a key that has none of its own
-	Policy    sessions.Policy  // of a key that has none of its own
-	Quota     int64            // of an account that has none of its own; 1 or more
+	Rate      account.Rate     // for keys without one of their own
+	Policy    sessions.Policy  // for keys without one of their own
+	Quota     int64            // for accounts without one of their own; at least 1
 	TestKeys  bool             // whether test keys can be made
 }
 
@@ -86,7 +86,7 @@ type Handler struct {
 	signing  signingPages
 }
 
-// New makes the handler.
+// New returns the handler.
 func New(s *site.Site, c Config) (*Handler, error) {
 	if c.Directory == nil || c.Sessions == nil || c.List == nil || c.Usage == nil || c.Watch == nil ||
 		c.Pauses == nil || c.Signing == nil {
@@ -100,7 +100,7 @@ func New(s *site.Site, c Config) (*Handler, error) {
 	return &Handler{d, sessionPages{d, limit.NewPlaces(maxStreams)}, signingPages{d}}, nil
 }
 
-// Where the quickstart's receiver is, on a developer's own machine.
+// The address of the quickstart's receiver, on a developer's machine.
 const localReceiver = "http://localhost:3000/hook"
 
 // listenCommand brings the callbacks of a test key's sessions to a developer's own machine; it reads the key
@@ -112,7 +112,7 @@ func listenCommand(base string) string {
 // tryCommand checks a receiver on a developer's own machine; it reads the secret from VERIFYD_TRY_SECRET.
 func tryCommand() string { return "verifyd try " + localReceiver + " --allow-private" }
 
-// startCommand is the call that starts a session, with a key, or with the place where a key belongs.
+// startCommand is the call that starts a session, with a key, or with a placeholder for it.
 func startCommand(base, key string) string {
 	if key == "" {
 		key = "$VERIFYD_API_KEY"

@@ -31,7 +31,7 @@ type keyRow struct {
 	Sends    sessions.Policy
 }
 
-// Good reports whether calls with the key are taken.
+// Good reports whether calls with the key are accepted.
 func (k keyRow) Good() bool {
 	return k.State == account.KeyActive || k.State == account.KeyRolled
 }
@@ -45,10 +45,10 @@ type shownKey struct {
 
 type keysData struct {
 	New        *shownKey
-	Keys, Over []keyRow // that are taken, newest first; that are not any more
+	Keys, Over []keyRow // active, newest first; ended
 }
 
-// showKeys answers GET /dashboard/keys; with ?show=… a key that was just made stands above the list, once.
+// showKeys answers GET /dashboard/keys; with ?show=… a key that was just made is shown above the list, once.
 func (h keyPages) showKeys(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	ctx, cancel := site.Within(r)
 	defer cancel()
@@ -73,7 +73,7 @@ func (h keyPages) drawKeys(ctx context.Context, w http.ResponseWriter, r *http.R
 	d := keysData{New: shown}
 	rows, err := h.keyRows(ctx, v.Account.ID)
 	if err != nil {
-		web.EventFrom(r.Context()).Err = err // the list is worth more than the column
+		web.EventFrom(r.Context()).Err = err // the list matters more than the column
 	}
 	for _, row := range rows {
 		if row.Good() {
@@ -92,7 +92,7 @@ func (h keyPages) drawKeys(ctx context.Context, w http.ResponseWriter, r *http.R
 	})
 }
 
-// keyRows returns an account's keys, newest first. An error leaves out when they were last used.
+// keyRows returns an account's keys, newest first. If the last uses cannot be read, they are left out.
 func (h keyPages) keyRows(ctx context.Context, id string) ([]keyRow, error) {
 	keys := h.Directory.Keys(id)
 	ids := make([]string, len(keys))
@@ -101,7 +101,7 @@ func (h keyPages) keyRows(ctx context.Context, id string) ([]keyRow, error) {
 	}
 	var used map[string]time.Time
 	var err error
-	if len(ids) > 0 { // without ids it would be everybody's
+	if len(ids) > 0 { // without ids it would be those of all accounts
 		used, err = h.Accounts.LastUsed(ctx, ids...)
 	}
 	rows := make([]keyRow, 0, len(keys))
@@ -120,7 +120,7 @@ func (h keyPages) keyRows(ctx context.Context, id string) ([]keyRow, error) {
 	return rows, err
 }
 
-// rateWords says a rate for people: 20 a second, bursts of 40.
+// rateWords describes a rate for people: 20 a second, bursts of 40.
 func rateWords(r account.Rate) string {
 	per := map[time.Duration]string{time.Second: "second", time.Minute: "minute", time.Hour: "hour"}[r.Per]
 	if per == "" {
@@ -186,9 +186,9 @@ func (h keyPages) createKey(w http.ResponseWriter, r *http.Request, v site.Visit
 	}
 }
 
-// maxKeys bounds the keys that an account gets in a day, rolled ones too: keys are kept when they are over,
-// and every edge holds them in memory. The directory that counts them may be a moment behind; the operator's
-// commands know no such bound.
+// maxKeys bounds the keys that an account gets in a day, rolled ones too: keys are kept after their end, and
+// every edge holds them in memory. The directory that counts them may be a moment behind; the operator's
+// commands have no such bound.
 const maxKeys = 100
 
 const manyKeysFault = "This account has created 100 keys in 24 hours and cannot create more for now. " +
@@ -235,13 +235,13 @@ func (h keyPages) keyOptions(f *form.Form) account.KeyOptions {
 	return o
 }
 
-// handKey leads to the list, where a new key is shown once. The list is the directory's, so that it is waited
-// for.
+// handKey redirects to the list, where a new key is shown once. The list comes from the directory, so handKey
+// waits for it.
 func (h keyPages) handKey(ctx context.Context, w http.ResponseWriter, r *http.Request, v site.Visit,
 	k shownKey) {
 	name, err := h.Logins.Hand(ctx, v.Login, k)
 	h.awaitKey(ctx, v.Account.ID, func(other account.Key) bool { return other.ID == k.Key.ID })
-	// the key is made, and the one before it may have ended: better shown at a POST than never
+	// the key exists, and the previous one may have ended: better shown in the answer to a POST than never
 	if err != nil {
 		web.EventFrom(r.Context()).Err = err
 		h.drawKeys(ctx, w, r, v, &k)
@@ -250,10 +250,10 @@ func (h keyPages) handKey(ctx context.Context, w http.ResponseWriter, r *http.Re
 	page.SeeOther(w, h.Prefix+paths.Keys+"?"+form.Query("show", name))
 }
 
-// showUnsure shows a key of which nobody knows whether it is stored: it may be the only one that works.
+// showUnsure shows a key that may or may not be stored: it may be the only one that works.
 func (h keyPages) showUnsure(w http.ResponseWriter, r *http.Request, v site.Visit, k shownKey, err error) {
 	web.EventFrom(r.Context()).Err = err
-	ctx, cancel := site.Within(r) // what was asked for has used its own up
+	ctx, cancel := site.Within(r) // the requested one has used up its own
 	defer cancel()
 	h.drawKeys(ctx, w, r, v, &k)
 }
@@ -281,7 +281,7 @@ func (h keyPages) awaitKey(ctx context.Context, id string, is func(account.Key) 
 	}
 }
 
-// key returns the key that a path names, if it is the account's, and answers 404 otherwise.
+// key returns the key that a path names. It answers 404 unless the key is the account's.
 func (h keyPages) key(w http.ResponseWriter, r *http.Request, v site.Visit) (account.Key, bool) {
 	keys := h.Directory.Keys(v.Account.ID)
 	i := slices.IndexFunc(keys, func(k account.Key) bool { return k.ID == r.PathValue("key") })

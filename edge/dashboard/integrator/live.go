@@ -19,23 +19,23 @@ import (
 )
 
 const (
-	// maxStreams bounds the pages that one process keeps up to date at once; the others are as good as
-	// without a script.
+	// maxStreams bounds the pages that one process keeps up to date at once; the others work as without a
+	// script.
 	maxStreams = 200
-	// maxStreamsEach bounds those of one visitor among them.
+	// maxStreamsEach bounds those of one visitor.
 	maxStreamsEach = 10
 	// streamLife bounds one answer; the browser asks again by itself.
 	streamLife = 5 * time.Minute
-	// streamPause is between two reads that no change calls for: an expiry is no fact that would be
-	// reported, nor is the end of a login.
+	// streamPause is the interval between reads without a change: an expiry is no fact that the watch would
+	// report, nor is the end of a login.
 	streamPause = 10 * time.Second
 	// streamBeat keeps proxies from closing a connection on which nothing happens.
 	streamBeat = 15 * time.Second
 )
 
 // live answers GET /dashboard/sessions/{session}/live: server-sent events (HTML Living Standard §9.2).
-// "changed" says that the page is no longer what it was when it was drawn, "settled" that it will not change
-// any more; the script fetches the page itself.
+// "changed" reports that the page has changed since it was rendered, "settled" that it will not change any
+// more; the script fetches the page itself.
 func (h sessionPages) live(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	who := v.Login.LinkID + "\x00" + v.Login.Network + "\x00" + v.Login.Subject
 	release, err := h.streams.Acquire(limit.Share{Of: who, Max: maxStreamsEach})
@@ -62,7 +62,7 @@ func (h sessionPages) live(w http.ResponseWriter, r *http.Request, v site.Visit)
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no") // nginx holds answers back otherwise
+	w.Header().Set("X-Accel-Buffering", "no") // nginx buffers answers otherwise
 	send := func(text string) bool {
 		_, err := fmt.Fprint(w, text)
 		return err == nil && control.Flush() == nil
@@ -72,7 +72,7 @@ func (h sessionPages) live(w http.ResponseWriter, r *http.Request, v site.Visit)
 	}
 	may := func() bool {
 		now, err := h.Authorize(ctx, r)
-		if errors.Is(err, logins.ErrNobody) || errors.Is(err, site.ErrNoAccount) {
+		if errors.Is(err, logins.ErrNotLoggedIn) || errors.Is(err, site.ErrNoAccount) {
 			return false
 		}
 		// the store may be back at the next read
@@ -82,17 +82,17 @@ func (h sessionPages) live(w http.ResponseWriter, r *http.Request, v site.Visit)
 	t.run(ctx, changes.Changed())
 }
 
-// notifier sends an open page what is new.
+// notifier sends the changes to an open page.
 type notifier struct {
 	sessions *store.Store
 	id       sessions.ID
-	seen     string // the mark of what the page shows
+	seen     string // a digest of what the page shows
 	send     func(string) bool
-	may      func() bool   // whether who listens may still see the session
-	poll     time.Duration // between two reads that no change calls for
+	may      func() bool   // whether the listener may still see the session
+	poll     time.Duration // between reads without a change
 }
 
-// run sends until nothing more is to come, or nobody listens any more.
+// run sends until nothing more is to come, or the listener is gone.
 func (t *notifier) run(ctx context.Context, changed <-chan struct{}) {
 	poll, beat := time.NewTicker(t.poll), time.NewTicker(streamBeat)
 	defer poll.Stop()
@@ -116,7 +116,7 @@ func (t *notifier) run(ctx context.Context, changed <-chan struct{}) {
 	}
 }
 
-// sendOnce says what is new about the session, and reports whether more is to come.
+// sendOnce sends what has changed in the session, and reports whether more is to come.
 func (t *notifier) sendOnce(ctx context.Context) bool {
 	s, err := t.sessions.Read(ctx, t.id)
 	if err != nil {
@@ -135,7 +135,7 @@ func (t *notifier) sendOnce(ctx context.Context) bool {
 	return true
 }
 
-// markOf is the mark of what a page shows of a session.
+// markOf returns a digest of what a page shows of a session.
 func markOf(s facts.View) string {
 	ended := 0
 	for _, a := range s.Delivery.Attempts {

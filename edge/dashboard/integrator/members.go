@@ -47,7 +47,7 @@ var roleChoices = []roleChoice{
 	{string(access.RoleViewer), "view only"},
 }
 
-// showMembers answers GET /dashboard/members; with ?show=… a new invite's link stands above the list, once.
+// showMembers answers GET /dashboard/members; with ?show=… a new invite's link is shown above the list, once.
 func (h memberPages) showMembers(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	ctx, cancel := site.Within(r)
 	defer cancel()
@@ -118,7 +118,7 @@ func (h memberPages) invite(w http.ResponseWriter, r *http.Request, v site.Visit
 	}
 	shown := shownInvite{Link: h.Base + paths.Invite + "?" + form.Query("token", token), Invite: i}
 	name, err := h.Logins.Hand(ctx, v.Login, shown)
-	if err != nil { // the invite is made: better shown at a POST than never
+	if err != nil { // the invite exists: better shown in the answer to a POST than never
 		web.EventFrom(r.Context()).Err = err
 		h.drawMembers(w, r, v, &shown, nil)
 		return
@@ -148,7 +148,7 @@ func (h memberPages) setRole(w http.ResponseWriter, r *http.Request, v site.Visi
 	h.memberChanged(w, r, v, err, flashRoleChanged)
 }
 
-// memberChanged answers a change of who is in the account.
+// memberChanged answers a change of the members.
 func (h memberPages) memberChanged(w http.ResponseWriter, r *http.Request, v site.Visit, err error,
 	code site.FlashCode) {
 	switch {
@@ -163,8 +163,8 @@ func (h memberPages) memberChanged(w http.ResponseWriter, r *http.Request, v sit
 	}
 }
 
-// showRemove answers GET /dashboard/members/remove?network=…&subject=…: the question. Owners remove anybody,
-// everybody themselves.
+// showRemove answers GET /dashboard/members/remove?network=…&subject=…: the question. Owners may remove any
+// member, all others only themselves.
 func (h memberPages) showRemove(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	q := r.URL.Query()
 	m, ok := v.Account.Member(page.Single(q, "network"), page.Single(q, "subject"))

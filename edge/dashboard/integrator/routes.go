@@ -9,7 +9,7 @@ import (
 	"verifyd/edge/web"
 )
 
-// The paths that no other package leads to.
+// The paths that no other package links to.
 const (
 	pathNewKey = "/dashboard/new-key"
 	pathRoll   = "/dashboard/keys/{key}/roll"
@@ -67,7 +67,7 @@ func (h *Handler) Routes() []web.Route {
 		paths.Post(pathInvites, h.Mutate(access.ActionMembers, m.invite)),
 		paths.Post(pathWithdraw, h.Mutate(access.ActionMembers, m.withdraw)),
 		paths.Post(pathRole, h.Mutate(access.ActionMembers, m.setRole)),
-		paths.Get(pathRemove, view(m.showRemove)), // who may is judged by whom
+		paths.Get(pathRemove, view(m.showRemove)), // who may do it depends on who is removed
 		paths.Post(pathRemove, h.Mutate(access.ActionView, m.removeMember)),
 
 		paths.Get(paths.Usage, view(a.showUsage)),

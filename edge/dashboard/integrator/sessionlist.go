@@ -24,7 +24,7 @@ import (
 type sessionPages struct {
 	deps
 
-	streams *limit.Places // of the pages that are kept up to date, by visitor
+	streams *limit.Places // of pages with live updates, by visitor
 }
 
 // Lister lists an account's sessions; a *store.Store.
@@ -35,7 +35,7 @@ type Lister interface {
 const (
 	// listLimit is a page of the list: what somebody looks through at once.
 	listLimit = 25
-	// exportWrite is how long a page of an export may take to be read by its receiver.
+	// exportWrite bounds how long a client may take to read a page of an export.
 	exportWrite = 30 * time.Second
 )
 
@@ -90,8 +90,8 @@ func (h sessionPages) drawSessions(w http.ResponseWriter, r *http.Request, v sit
 	})
 }
 
-// find answers POST /dashboard/search: with the session that the text names, or with a list. It is a form
-// that is posted since the text may be a token, which is to stand in no address.
+// find answers POST /dashboard/search: with the session that the text names, or with a list. It is a POST
+// because the text may be a token, which must not be in an address.
 func (h sessionPages) find(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	text := strings.TrimSpace(page.Single(r.PostForm, "q"))
 	id, rest := lists.Seek(text)
@@ -122,8 +122,8 @@ func (h sessionPages) find(w http.ResponseWriter, r *http.Request, v site.Visit)
 	}
 }
 
-// export answers GET /dashboard/export: all sessions that the filters let through. If it cannot go on the
-// connection breaks, so that half a list does not pass for a whole one.
+// export answers GET /dashboard/export: all sessions that the filters let through. If it cannot continue, it
+// closes the connection, so that a partial list is not mistaken for a complete one.
 func (h sessionPages) export(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	release, ok := h.AcquireList(w, v, v.Account.ID)
 	if !ok {
@@ -140,7 +140,7 @@ func (h sessionPages) export(w http.ResponseWriter, r *http.Request, v site.Visi
 	control := http.NewResponseController(w)
 	q := h.query(v.Account.ID, h.readFilters(values, v.Account.ID))
 	err := export.Pages(r.Context(), q, h.listPage, func(views []facts.View) (err error) {
-		_ = control.SetWriteDeadline(time.Now().Add(exportWrite)) // as long as somebody reads it
+		_ = control.SetWriteDeadline(time.Now().Add(exportWrite)) // as long as the client reads
 		if out == nil {
 			w.Header().Set("Content-Type", f.MediaType())
 			w.Header().Set("Content-Disposition", `attachment; filename="sessions.`+string(f)+`"`)
@@ -186,7 +186,7 @@ func (h sessionPages) readFilters(q url.Values, account string) filters {
 	return f
 }
 
-// query is what the filters ask the store for.
+// query returns the store's query for the filters.
 func (h sessionPages) query(account string, f filters) lists.Query {
 	q := lists.Query{
 		Account: account, PlatformUserID: f.User, Platform: f.Platform, Group: f.Group, Limit: listLimit,

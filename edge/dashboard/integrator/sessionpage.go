@@ -39,15 +39,15 @@ type sessionData struct {
 	Advice template.HTML
 	Host   string
 	KeyRow *account.Key
-	Sent   int // attempts in which bytes left
-	Held   int // attempts and tries in which none did
+	Sent   int // attempts in which bytes were sent
+	Held   int // attempts and tries in which none were sent
 	Last   *facts.Result
 	Again  bool // the callback can be sent again
 	Curl   string
 	Pause  *pauses.Pause // of the receiver's host, while the callback waits
 }
 
-// WebhookID is what the receiver knows the callback by.
+// WebhookID is the callback's webhook-id.
 func (d sessionData) WebhookID() string {
 	if d.Test {
 		return "cbtest_" + string(d.ID)
@@ -55,7 +55,7 @@ func (d sessionData) WebhookID() string {
 	return "cb_" + string(d.ID)
 }
 
-// Cut reports whether the page's head shows the first lines alone of what the integrator typed.
+// Cut reports whether the page's head shows only the first lines of the integrator's texts.
 func (d sessionData) Cut() bool {
 	return slices.ContainsFunc([]string{d.PlatformUserID, d.Platform, d.GuildID}, func(s string) bool {
 		return len(s) > headBytes && page.Long(s)
@@ -87,7 +87,7 @@ func (h sessionPages) showSession(w http.ResponseWriter, r *http.Request, v site
 	})
 }
 
-// liveAddress is where the changes of a session are sent; none once nothing more is to come.
+// liveAddress returns the address of the session's live updates; empty once nothing more is to come.
 func (h sessionPages) liveAddress(s facts.View) string {
 	if settled(s) {
 		return ""
@@ -95,17 +95,17 @@ func (h sessionPages) liveAddress(s facts.View) string {
 	return h.Prefix + paths.Of(pathLive, string(s.ID)) + "?" + form.Query("seen", markOf(s))
 }
 
-// settled reports whether nothing happens to a session any more by itself.
+// settled reports whether a session no longer changes by itself.
 func settled(s facts.View) bool {
 	return s.State != sessions.Pending && s.Delivery.State != facts.DeliveryDue &&
 		s.Delivery.State != facts.DeliveryClaimed
 }
 
-// session reads the session that a path names, if it is the account's, and answers otherwise.
+// session reads the session that a path names. It answers the request unless the session is the account's.
 func (h sessionPages) session(ctx context.Context, w http.ResponseWriter, r *http.Request,
 	v site.Visit) (facts.View, []timeline.Entry, bool) {
 	id, err := sessions.ParseID(r.PathValue("session"))
-	// never by its token, which would stand in the address
+	// never by its token, which would be in the address
 	if err != nil || string(id) != r.PathValue("session") {
 		h.DrawProblem(w, &v, site.ProblemNotFound)
 		return facts.View{}, nil, false
@@ -162,7 +162,7 @@ func (h sessionPages) sessionData(s facts.View, entries []timeline.Entry, v site
 	return d
 }
 
-// lineOf draws one entry.
+// lineOf returns an entry as the page shows it.
 func lineOf(story timeline.Report, e timeline.Entry) line {
 	l := line{At: e.At, Words: site.Words(story.Describe(e))}
 	switch e.Kind {
@@ -182,7 +182,7 @@ func lineOf(story timeline.Report, e timeline.Entry) line {
 	return l
 }
 
-// What to do about a session, by where it stands.
+// What to do about a session, by its state.
 var (
 	sessionAdvice = map[sessions.State]string{
 		sessions.Pending: "The user has not finished yet and has until {expires}. Nothing to do.",
@@ -208,7 +208,7 @@ var (
 const unreadableAdvice = "What is stored as this session's outcome cannot be read, so nobody was " +
 	"verified and no callback is sent. Start a new session for this user."
 
-// lostAdvice is about a session whose outcome a damaged store may have lost, or where it goes.
+// lostAdvice is about a session whose outcome, or whose destination, a damaged store may have lost.
 const lostAdvice = "This service's store was damaged, and this session's outcome may be among what was " +
 	"lost. No callback is sent any more. If you received one, it is valid; otherwise start a new " +
 	"session for this user."

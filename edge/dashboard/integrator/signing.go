@@ -19,13 +19,13 @@ type signingPages struct{ deps }
 
 type signingData struct {
 	Current  account.Secret
-	Old      *account.Secret     // that signs beside it until the overlap ends
-	Secrets  []string            // asked for, the current one first; none otherwise
+	Old      *account.Secret     // that signs as well until the overlap ends
+	Secrets  []string            // if requested, the current one first
 	Public   []signing.PublicKey // the current one first
 	Snippets []Snippet
 }
 
-// parcelSigning is what a POST of this page hands to the GET after it.
+// parcelSigning is what a POST of this page passes to the GET after it.
 type parcelSigning struct {
 	Secrets []string `json:"secrets,omitempty"`
 }
@@ -54,7 +54,7 @@ func (h signingPages) drawSigning(w http.ResponseWriter, r *http.Request, v site
 		Secrets: p.Secrets, Public: h.Signing.Public(v.Account, h.Now()), Snippets: h.Snippets,
 	}
 	for i, s := range v.Account.Signing(h.Now()) {
-		s.Value = "" // the page has no use for it, unless it was asked for
+		s.Value = "" // the page does not need it unless it was requested
 		if i == 0 {
 			d.Current = s
 		} else {

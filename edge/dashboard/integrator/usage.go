@@ -20,8 +20,7 @@ type Usages interface {
 	Usage(ctx context.Context, account string, month time.Time) (stats.Usage, error)
 }
 
-// countOpen stands for sessions that have not ended, which nothing counts: what was started, without what
-// ended.
+// countOpen is the number of open sessions, which has no counter: started minus ended.
 const countOpen stats.Count = "open"
 
 // countGroups are what the page shows. Counts of other names are left out.
@@ -48,7 +47,7 @@ var countGroups = []struct {
 	}},
 }
 
-// steps are the users' way, from the session's start to its end.
+// steps are the steps of users, from the session's start to its end.
 var steps = []usageCount{
 	{stats.CountStarted, "session started"}, {stats.CountOpened, "page opened"},
 	{stats.CountSignIn, "Continue pressed"},
@@ -70,15 +69,15 @@ type usageRow struct {
 	Count int64
 }
 
-// stepRow is a step with how many sessions came to it.
+// stepRow is a step with the number of sessions that reached it.
 type stepRow struct {
 	Name    string
 	Count   int64
 	Percent int64 // of the sessions started
-	Lost    int64 // since the step before; whoever is still open among them may come yet
+	Lost    int64 // since the step before, including sessions that are still open
 }
 
-// networkRow are the tries at an identity network, and what it decided.
+// networkRow has the tries at an identity network, and their verdicts.
 type networkRow struct {
 	ID                                                     string
 	SignIn, Returned, Trouble, Verified, Declined, Refused int64
@@ -201,12 +200,12 @@ func newUsageData(month time.Time, quota int64, u stats.Usage, test bool, now ti
 	return d
 }
 
-// stepsOf reports how far users came.
+// stepsOf returns how many sessions reached each step.
 func stepsOf(totals map[stats.Count]int64) []stepRow {
 	rows := make([]stepRow, len(steps))
 	for i, step := range steps {
 		rows[i] = stepRow{Name: step.Name, Count: totals[step.Count]}
-		if step.Count == stats.CountFinished { // with a code the outcome comes on the platform
+		if step.Count == stats.CountFinished { // with a code the outcome is reached on the platform
 			rows[i].Count += totals[stats.CountCode]
 		}
 		if i > 0 {

@@ -22,7 +22,7 @@ type inviteData struct {
 	Token    string
 	Account  account.Account
 	Invite   account.Invite
-	Who      string // who is logged in; empty: nobody
+	Who      string // who is logged in; empty if nobody is
 	LoggedIn bool
 }
 
@@ -37,11 +37,11 @@ func (h accounts) showInvite(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	l, err := h.Authenticate(ctx, r)
-	if err != nil && !errors.Is(err, logins.ErrNobody) {
+	if err != nil && !errors.Is(err, logins.ErrNotLoggedIn) {
 		h.Fail(w, r, nil, err)
 		return
 	}
-	if l.Subject == "" { // nobody, or a login link, which is nobody in particular
+	if l.Subject == "" { // nobody, or a login link, which is no particular person
 		page.SeeOther(w, h.Prefix+paths.Login+"?"+
 			form.Query("next", paths.Invite+"?"+form.Query("token", d.Token)))
 		return
@@ -69,7 +69,7 @@ func (h accounts) acceptInvite(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	l, err := h.Authenticate(ctx, r)
 	if err == nil && l.Subject == "" {
-		err = logins.ErrNobody
+		err = logins.ErrNotLoggedIn
 	}
 	if err != nil {
 		h.Deny(w, r, site.Visit{}, err)
@@ -92,13 +92,13 @@ func memberOf(l logins.Login) account.Member {
 	return account.Member{Network: l.Network, Subject: l.Subject, Name: l.Name, Email: l.Email}
 }
 
-// settle makes an account the one that is looked at, and leads into it.
+// settle selects an account and redirects to it.
 func (h accounts) settle(w http.ResponseWriter, r *http.Request, l logins.Login, id string,
 	code site.FlashCode) {
 	ctx, cancel := site.Within(r)
 	defer cancel()
 	switch err := h.Logins.Choose(ctx, l, id); {
-	case errors.Is(err, logins.ErrNobody):
+	case errors.Is(err, logins.ErrNotLoggedIn):
 		h.Deny(w, r, site.Visit{}, err)
 	case err != nil:
 		h.Fail(w, r, nil, err)
@@ -117,7 +117,7 @@ type newAccountData struct {
 	Has     bool // they are in an account already
 }
 
-// showNewAccount answers GET /dashboard/new-account: what somebody without an account sees, too.
+// showNewAccount answers GET /dashboard/new-account: also shown to somebody without an account.
 func (h accounts) showNewAccount(w http.ResponseWriter, r *http.Request) { h.drawNewAccount(w, r, nil) }
 
 func (h accounts) drawNewAccount(w http.ResponseWriter, r *http.Request, f *form.Form) {
@@ -141,9 +141,9 @@ func (h accounts) drawNewAccount(w http.ResponseWriter, r *http.Request, f *form
 	})
 }
 
-// maxAccounts bounds how many accounts somebody may own who makes another one: each has a quota of its own,
+// maxAccounts bounds how many accounts a person who creates another one may own: each has a quota of its own,
 // and every edge holds it in memory. The directory that counts them may be a moment behind; the operator's
-// commands know no such bound.
+// commands have no such bound.
 const maxAccounts = 20
 
 // owned counts the accounts that somebody is an owner of.

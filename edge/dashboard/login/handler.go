@@ -25,7 +25,7 @@ import (
 // of site.Config.Networks.
 const ReturnPath = "/dashboard/login/{network}/callback"
 
-// The paths that no other package leads to.
+// The paths that no other package links to.
 const (
 	pathLink    = "/dashboard/link"
 	pathAccount = "/dashboard/account"
@@ -35,17 +35,17 @@ const (
 const (
 	// flowUse is the use of the box that attempts to log in are sealed in.
 	flowUse = "dashboard-flow"
-	// flowCookie is another one than builds had that bound no attempt to its browser: neither takes the
-	// other's for its own.
+	// flowCookie differs from the cookie of builds that did not bind attempts to a browser: neither accepts
+	// the other's.
 	flowCookie    = "verifyd_login_flow_"
 	browserCookie = "verifyd_login_browser"
 	// browserUse distinguishes the hash of a browser that logs in from those of the sign-in page's.
 	browserUse = "dashboard"
-	// flowLife is how long somebody may take at the identity network.
+	// flowLife is how long a user may take at the identity network.
 	flowLife = 30 * time.Minute
-	// maxFlows is how many attempts to log in one browser may have open. With those of the sign-in page,
-	// which come along where the base URL has no path, they stay below the 16 KiB that a request's header may
-	// have.
+	// maxFlows is how many attempts to log in one browser may have open. Together with those of the sign-in
+	// page, which are sent too if the base URL has no path, they stay below the limit of 16 KiB for a
+	// request's header.
 	maxFlows = 3
 )
 
@@ -59,9 +59,9 @@ func Part() site.Part {
 	}
 }
 
-// Config is what a Handler needs beside the site.
+// Config is what a Handler needs in addition to the site.
 type Config struct {
-	// bounds attempts to log in; those of limit.DefaultSignIns, not measured, when nil
+	// bounds attempts to log in; nil means those of limit.DefaultSignIns, without metrics
 	Attempts *limit.Attempts
 	Allow    logins.Allow  // who may make an account
 	Sessions *store.Store  // remembers which attempts are redeemed
@@ -77,7 +77,7 @@ type Handler struct {
 	browsers flow.Browsers
 }
 
-// New makes the handler.
+// New returns the handler.
 func New(s *site.Site, c Config) (*Handler, error) {
 	if c.Sessions == nil {
 		return nil, errors.New("dashboard: Sessions is required")
@@ -100,7 +100,7 @@ func New(s *site.Site, c Config) (*Handler, error) {
 	}, nil
 }
 
-// Routes returns the route table. HEAD comes with GET, but for the return from an identity network: a HEAD
+// Routes returns the route table. GET includes HEAD, except for the return from an identity network: a HEAD
 // there would spend the attempt.
 func (h *Handler) Routes() []web.Route {
 	outside := func(next http.HandlerFunc) http.Handler { return page.Guard(h.HTTPS, next) }

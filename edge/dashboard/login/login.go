@@ -24,7 +24,7 @@ import (
 	"verifyd/sessions"
 )
 
-// root answers GET /dashboard: it leads to what happened.
+// root answers GET /dashboard: it redirects to the sessions.
 func (h *Handler) root(w http.ResponseWriter, _ *http.Request) {
 	page.SeeOther(w, h.Prefix+paths.Sessions)
 }
@@ -34,7 +34,7 @@ func (h *Handler) showLogin(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := site.Within(r)
 	defer cancel()
 	next := paths.SafeNext(page.Single(r.URL.Query(), "next"))
-	// An invite is for somebody in particular, which a login link is not: whoever came by one logs in once
+	// An invite is for a particular person, and a login link is not: a visitor with a login link logs in once
 	// more.
 	if l, err := h.Authenticate(ctx, r); err == nil &&
 		(l.Subject != "" || !strings.HasPrefix(next, paths.Invite)) {
@@ -52,7 +52,7 @@ type loginData struct {
 	Next     string // where the browser goes afterwards
 }
 
-// formAction says where the login's forms may lead; see package signin.
+// formAction returns the form-action of the login's pages; see package signin.
 func (h *Handler) formAction() string {
 	sources := []string{"'self'", "https:"}
 	for _, n := range h.Networks {
@@ -65,8 +65,8 @@ func (h *Handler) formAction() string {
 	return strings.Join(sources, " ")
 }
 
-// leave answers POST /dashboard/login: it sends the browser to an identity network, with a cookie to know it
-// again by.
+// leave answers POST /dashboard/login: it sends the browser to an identity network, with a cookie to
+// recognize it by.
 func (h *Handler) leave(w http.ResponseWriter, r *http.Request) {
 	n := h.network(page.Single(r.PostForm, "network"))
 	if n == nil {
@@ -92,7 +92,7 @@ func (h *Handler) leave(w http.ResponseWriter, r *http.Request) {
 	page.SeeOther(w, to)
 }
 
-// failed leads back to the login after a try that the network gave no verdict on.
+// failed redirects to the login after a try without a verdict of the network.
 func (h *Handler) failed(w http.ResponseWriter, id string, err error) {
 	code := flashFailed
 	line := h.Log.Info().Str("network", id)
@@ -106,8 +106,8 @@ func (h *Handler) failed(w http.ResponseWriter, id string, err error) {
 	h.Done(w, code, paths.Login)
 }
 
-// finishWithin bounds the way from the return to the login: to spend the attempt, to ask the provider, to
-// store the login.
+// finishWithin bounds the time from the return to the login: spending the attempt, asking the provider,
+// storing the login.
 const finishWithin = 25 * time.Second
 
 // finish answers GET /dashboard/login/{network}/callback, the browser's way back from the identity network.
@@ -127,7 +127,7 @@ func (h *Handler) finish(w http.ResponseWriter, r *http.Request) {
 		h.drawOften(w, wait, "reload this page")
 		return
 	}
-	// The code is worth one post, so what follows outlives a browser that does not wait for it.
+	// The code can be posted only once, so what follows continues even if the browser does not wait.
 	ctx, cancel := wait.For(context.WithoutCancel(r.Context()), finishWithin)
 	defer cancel()
 	switch err := h.Sessions.RedeemLogin(ctx, flow.Hash(f.Attempt.State), f.IssuedAt.Add(flowLife)); {
@@ -155,8 +155,8 @@ func (h *Handler) finish(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// find returns the flow that a return with this state belongs to. Another browser's is not found: its attempt
-// is spent, so that the address that this browser shows logs nobody in, and its code is not posted.
+// find returns the flow that a return with this state belongs to. The flow of another browser is not found:
+// its attempt is spent, so that the address in this browser logs nobody in, and its code is not posted.
 func (h *Handler) find(w http.ResponseWriter, r *http.Request, state string) (flow.Flow, bool) {
 	f, ok := h.flows.Find(w, r, state)
 	switch {
@@ -179,7 +179,7 @@ func (h *Handler) find(w http.ResponseWriter, r *http.Request, state string) (fl
 	return flow.Flow{}, false
 }
 
-// bounded lets through as many attempts to log in as an address may start.
+// bounded limits the attempts to log in that an address may start.
 func (h *Handler) bounded(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if wait := h.Attempts.Start(limit.TripDashboard, web.EventFrom(r.Context()).ClientIP, "",
@@ -191,7 +191,7 @@ func (h *Handler) bounded(next http.HandlerFunc) http.Handler {
 	})
 }
 
-// drawOften says how long to wait, and what to do then.
+// drawOften answers with how long to wait, and what to do then.
 func (h *Handler) drawOften(w http.ResponseWriter, wait time.Duration, then string) {
 	seconds := int((wait + time.Second - 1) / time.Second)
 	w.Header().Set("Retry-After", strconv.Itoa(seconds))
@@ -206,11 +206,11 @@ func (h *Handler) drawOften(w http.ResponseWriter, wait time.Duration, then stri
 // errMixUp: a return came at another network's address, or at one that is no longer configured.
 var errMixUp = errors.New("the return belongs to another network")
 
-// judge takes the return of a spent attempt to an identity. Its errors are network's and errMixUp.
+// judge returns the identity for the return of a spent attempt. Its errors are network's and errMixUp.
 func (h *Handler) judge(ctx context.Context, f flow.Flow, q url.Values, arrivedAt string) (network.Identity,
 	error) {
 	n := h.network(f.Network)
-	// a mix-up: its code may be meant for the other's ears (RFC 9700 §4.4.2)
+	// a mix-up: its code may be meant for the other network (RFC 9700 §4.4.2)
 	if n == nil || arrivedAt != f.Network {
 		return network.Identity{}, errMixUp
 	}
@@ -276,7 +276,7 @@ func (h *Handler) logout(w http.ResponseWriter, r *http.Request) {
 		}
 		err = end(ctx, l)
 	}
-	if err != nil && !errors.Is(err, logins.ErrNobody) {
+	if err != nil && !errors.Is(err, logins.ErrNotLoggedIn) {
 		h.Fail(w, r, nil, err)
 		return
 	}

@@ -34,7 +34,7 @@ var flashes = map[site.FlashCode]site.Flash{
 	},
 }
 
-// The problems. They say what happened, then what to do.
+// The problems. The texts describe what happened, then what to do.
 var (
 	problemOften = site.Problem{
 		Status: http.StatusTooManyRequests, Heading: "Too many logins",

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Allow is the rule of who may make an account: everybody, some identities, or whoever has an e-mail address
-// of some domains. The zero value lets nobody: only members, who was invited, and who has a login link get
+// Allow decides who may create an account: everybody, some identities, or people with an e-mail address of
+// some domains. The zero value allows nobody: only members, invited people and holders of a login link get
 // in.
 type Allow struct {
 	open       bool
@@ -46,7 +46,7 @@ func ParseAllow(text string) (Allow, error) {
 }
 
 // Allows reports whether somebody may make an account. An address counts only where the network verified it,
-// which is the only way into a login.
+// which is the only case in which a login has one.
 func (a Allow) Allows(l Login) bool {
 	if l.Subject == "" {
 		return false // a login link is for one account

@@ -1,15 +1,15 @@
-// Package logins keeps who is logged in to the dashboard, in the bucket topology.BucketLogins.
+// Package logins keeps the logins to the dashboard, in the bucket topology.BucketLogins.
 //
 // The law:
 //
 //  1. A cookie holds a random token; the store holds its SHA-256. A copy of the store logs nobody in.
 //  2. Every login has a token of its own, made at that login. A login that has ended stays ended: its entry
-//     is gone, and a request that presents the token again is not logged in.
+//     is removed, and a request that presents the token again is not logged in.
 //  3. A login lives for Lifetime, however much it is used. The instant in the record decides, not the
 //     bucket's TTL.
 //  4. EndAll ends every login of one identity on every edge at once: it changes that identity's epoch, which
 //     each login remembers.
-//  5. A value that one request hands to the next, a parcel, is sealed, bound to its login and taken once.
+//  5. A value that one request passes to the next, a parcel, is sealed, bound to its login and read once.
 package logins
 
 import (
@@ -45,14 +45,14 @@ const (
 )
 
 var (
-	// ErrNobody is returned for a token that is not logged in: unknown, ended, expired or malformed.
-	ErrNobody = errors.New("not logged in")
+	// ErrNotLoggedIn is returned for a token that is not logged in: unknown, ended, expired or malformed.
+	ErrNotLoggedIn = errors.New("not logged in")
 	// ErrNoParcel is returned for a parcel that was taken, has expired, or is another login's.
 	ErrNoParcel = errors.New("no such parcel")
 )
 
-// Login is one browser that is logged in. It is either somebody whom an identity network vouched for, or
-// whoever redeemed an operator's login link: then LinkID is set and the identity is empty.
+// Login is one browser that is logged in. It is either somebody whom an identity network vouched for, or the
+// person who redeemed an operator's login link: then LinkID is set and the identity is empty.
 type Login struct {
 	// namespace of the identity network, which is its id unless that was pointed at another provider
 	Network string `json:"network,omitempty"`
@@ -60,12 +60,12 @@ type Login struct {
 	Name    string `json:"name,omitempty"`    // for people; may be empty
 	Email   string `json:"email,omitempty"`   // verified by the network; empty otherwise
 	LinkID  string `json:"link,omitempty"`    // id of the login link
-	// of the login link: what it was made for, in Account and nowhere else
+	// of the login link: the right that it was made for, in Account and nowhere else
 	Role access.Role `json:"role,omitempty"`
 	// Operator: the login link was made for the operator's pages and leads nowhere else. Whether it still
-	// leads there is asked anew.
+	// does is checked each time.
 	Operator bool   `json:"operator,omitempty"`
-	Account  string `json:"account,omitempty"` // id of the account that is looked at
+	Account  string `json:"account,omitempty"` // id of the selected account
 
 	CreatedAt time.Time `json:"created_at"`
 
@@ -79,7 +79,7 @@ type record struct {
 	Login
 }
 
-// Store keeps logins. Its methods are safe for concurrent use. Their errors, beside those named, are
+// Store keeps logins. Its methods are safe for concurrent use. Their errors, apart from those named, are
 // natsconf.ErrUnavailable.
 type Store struct {
 	kv  jetstream.KeyValue
@@ -118,42 +118,42 @@ func (s *Store) Begin(ctx context.Context, l Login) (token string, err error) {
 	return token, nil
 }
 
-// Find returns who a cookie's token belongs to. The error is ErrNobody if it belongs to nobody.
+// Find returns the login of a cookie's token. The error is ErrNotLoggedIn if there is none.
 func (s *Store) Find(ctx context.Context, token string) (Login, error) {
 	if len(token) != tokenLen {
-		return Login{}, ErrNobody
+		return Login{}, ErrNotLoggedIn
 	}
 	e, err := s.kv.Get(ctx, sessionKey(digest(token)))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return Login{}, ErrNobody
+		return Login{}, ErrNotLoggedIn
 	}
 	if err != nil {
 		return Login{}, unavailable("read the login", err)
 	}
 	var r record
 	if json.Unmarshal(e.Value(), &r) != nil || r.Version != recordVersion {
-		return Login{}, ErrNobody // of a newer build: log in again
+		return Login{}, ErrNotLoggedIn // of a newer build: log in again
 	}
 	l := r.Login
 	l.digest, l.epoch = digest(token), r.Epoch
 	if !s.now().Before(l.CreatedAt.Add(Lifetime)) {
-		return Login{}, ErrNobody
+		return Login{}, ErrNotLoggedIn
 	}
 	// An epoch that has aged out is older than every login that lives.
 	switch epoch, err := s.epochOf(ctx, l); {
 	case err != nil:
 		return Login{}, err
 	case epoch != "" && epoch != l.epoch:
-		return Login{}, ErrNobody
+		return Login{}, ErrNotLoggedIn
 	}
 	return l, nil
 }
 
-// Choose changes the account that a login looks at.
+// Choose changes the selected account of a login.
 func (s *Store) Choose(ctx context.Context, l Login, account string) error {
 	e, err := s.kv.Get(ctx, sessionKey(l.digest))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return ErrNobody // ended meanwhile: it must not come back by a write
+		return ErrNotLoggedIn // ended meanwhile: it must not come back by a write
 	}
 	if err != nil {
 		return unavailable("read the login", err)
@@ -177,7 +177,7 @@ func (s *Store) End(ctx context.Context, l Login) error {
 	return nil
 }
 
-// EndAll ends every login of the same identity; for a login link's, that login alone.
+// EndAll ends every login of the same identity; for a login by a link, only that login.
 func (s *Store) EndAll(ctx context.Context, l Login) error {
 	if l.Subject != "" {
 		if _, err := s.kv.Put(ctx, epochKey(l), []byte(rand.Text())); err != nil {
@@ -187,13 +187,13 @@ func (s *Store) EndAll(ctx context.Context, l Login) error {
 	return s.End(ctx, l)
 }
 
-// parcel is what one request hands to the next.
+// parcel is what one request passes to the next.
 type parcel struct {
 	At   time.Time       `json:"at"`
 	Data json.RawMessage `json:"data"`
 }
 
-// Hand keeps something for the login's next request, and returns the name to take it by.
+// Hand keeps a value for the login's next request, and returns the name for Take.
 func (s *Store) Hand(ctx context.Context, l Login, what any) (name string, err error) {
 	data, err := json.Marshal(what)
 	if err != nil {
@@ -227,12 +227,12 @@ func (s *Store) Take(ctx context.Context, l Login, name string, into any) error 
 	if err != nil {
 		return ErrNoParcel // another login's
 	}
-	// Of two who take at once, the one whose removal comes second sees another revision.
+	// If two take it at once, the second removal sees another revision.
 	switch err := s.kv.Purge(ctx, parcelKey(name), jetstream.LastRevision(e.Revision())); {
 	case err == nil:
 	case errors.Is(natsconf.Kind(err), natsconf.ErrConflict):
 		return ErrNoParcel
-	default: // it may lie there still: a reload asks again
+	default: // it may still be stored: a reload asks again
 		return unavailable("take the parcel", err)
 	}
 	var p parcel

@@ -52,13 +52,13 @@ func TestEndedLoginStaysEnded(t *testing.T) {
 	if err := s.End(t.Context(), l); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Choose(t.Context(), l, "acc_x"); !errors.Is(err, logins.ErrNobody) {
+	if err := s.Choose(t.Context(), l, "acc_x"); !errors.Is(err, logins.ErrNotLoggedIn) {
 		t.Errorf("choose: %v", err)
 	}
 	if err := s.End(t.Context(), l); err != nil {
 		t.Errorf("a second end: %v", err)
 	}
-	if _, err := s.Find(t.Context(), token); !errors.Is(err, logins.ErrNobody) {
+	if _, err := s.Find(t.Context(), token); !errors.Is(err, logins.ErrNotLoggedIn) {
 		t.Errorf("find: %v", err)
 	}
 }
@@ -75,7 +75,7 @@ func TestEndAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, token := range []string{first, second} {
-		if _, err := s.Find(t.Context(), token); !errors.Is(err, logins.ErrNobody) {
+		if _, err := s.Find(t.Context(), token); !errors.Is(err, logins.ErrNotLoggedIn) {
 			t.Errorf("still logged in: %v", err)
 		}
 	}
@@ -91,7 +91,7 @@ func TestEndAll(t *testing.T) {
 	if err := s.EndAll(t.Context(), ofLink); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Find(t.Context(), link); !errors.Is(err, logins.ErrNobody) {
+	if _, err := s.Find(t.Context(), link); !errors.Is(err, logins.ErrNotLoggedIn) {
 		t.Errorf("the link's login: %v", err)
 	}
 }

@@ -1,5 +1,5 @@
-// Package notices is the page /dashboard/notices. On it members of an account read its notices, each with
-// marks of their own, and set the address that notices are posted to.
+// Package notices serves the page /dashboard/notices. On it members of an account read its notices, each with
+// their own marks, and set the address that notices are posted to.
 package notices
 
 import (
@@ -52,8 +52,8 @@ type Handler struct {
 	policy  *urlpolicy.Policy
 }
 
-// New makes the handler. policy says which addresses may be posted to; what it refuses now would be refused
-// at each try.
+// New returns the handler. policy decides which addresses may be posted to; what it refuses now would be
+// refused at each try.
 func New(s *site.Site, notices *notice.Store, policy *urlpolicy.Policy) (*Handler, error) {
 	if notices == nil || policy == nil {
 		return nil, errors.New("dashboard: Notices and Addresses are required")
@@ -81,10 +81,10 @@ type row struct {
 type data struct {
 	Rows   []row
 	Newest string // the id up to which the page marks as read; empty: there is nothing to mark
-	Host   string // of the address, for who may not see all of it; empty: there is none
+	Host   string // of the address, for members who may not see all of it; empty: there is none
 }
 
-// kinds is how the page names each type of notice.
+// kinds has the page's name for each type of notice.
 var kinds = map[notice.Type]row{
 	notice.ReceiverFailing:   {Title: "Receiver fails", Tone: "bad", To: paths.Sessions, Where: "Sessions"},
 	notice.ReceiverRecovered: {Title: "Recovered", Tone: "good", To: paths.Sessions, Where: "Sessions"},
@@ -96,7 +96,7 @@ var kinds = map[notice.Type]row{
 	notice.MemberJoined:      {Title: "Member joined", To: paths.Members, Where: "Members"},
 }
 
-// rowOf returns how a notice is shown; one of a type that a newer build has by its type.
+// rowOf returns a notice as the page shows it; one of a newer build's type under the name of the type.
 func rowOf(n notice.Notice) row {
 	r, known := kinds[n.Type]
 	if !known {

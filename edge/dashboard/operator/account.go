@@ -37,15 +37,16 @@ type accountData struct {
 	All      []accountKey
 	Former   []naming.Former // that are kept
 	Sessions []facts.View    // the newest
-	BackTo   time.Time       // how far back it was looked; zero: all there is
+	BackTo   time.Time       // how far back the search went; zero: through everything
 	Used     int64           // of the quota, this UTC month
-	Started  int64           // by live keys, this month, as are the next two
+	Started  int64           // by live keys, this month; so are the next two
 	Verified int64
 	Failed   int64
-	DeleteAt time.Time // when it would be deleted, asked for now
+	DeleteAt time.Time // when it would be deleted if requested now
 }
 
-// accountOf reads the account that a path names, or what is left of it, and answers otherwise.
+// accountOf reads the account that a path names, or what is left of it. It answers the request if there is
+// none.
 func (h accountPages) accountOf(ctx context.Context, w http.ResponseWriter,
 	r *http.Request) (account.Account, bool) {
 	id := r.PathValue("account")
@@ -170,11 +171,11 @@ func (h accountPages) restore(w http.ResponseWriter, r *http.Request, v site.Vis
 	})
 }
 
-// errRenamed is returned if the account is called otherwise than the page said.
+// errRenamed is returned if the account's name is not the one on the page.
 var errRenamed = errors.New("the account has another name by now")
 
-// setVerified answers POST /dashboard/operator/accounts/{account}/verified: the mark is set for the name that
-// the form was drawn with, or removed where there is none.
+// setVerified answers POST /dashboard/operator/accounts/{account}/verified: the mark is set for the name in
+// the form, or removed if there is none.
 func (h accountPages) setVerified(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	h.changeAccount(w, r, v, flashMarked, func(ctx context.Context, f *form.Form, id string) error {
 		name := f.Text("of")
@@ -186,7 +187,7 @@ func (h accountPages) setVerified(w http.ResponseWriter, r *http.Request, v site
 	})
 }
 
-// changeAccount lets do change the account that a path names, and leads back to its page.
+// changeAccount calls do to change the account that a path names, and redirects to its page.
 func (h accountPages) changeAccount(w http.ResponseWriter, r *http.Request, v site.Visit, done site.FlashCode,
 	do func(ctx context.Context, f *form.Form, id string) error) {
 	ctx, cancel := site.Within(r)

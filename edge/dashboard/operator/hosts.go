@@ -25,7 +25,7 @@ func (h *Handler) receivers(ctx context.Context, all []fleet.Process) (hosts.Rep
 	return hosts.Source{Pauses: h.Pauses, Sessions: h.Sessions}.Report(ctx, all)
 }
 
-// lasting are the times for which a host can be paused here; the command line takes any.
+// lasting are the durations for which a host can be paused here; the command line accepts any.
 var lasting = form.Choices("15m", "15 minutes", "1h", "1 hour", "4h", "4 hours", "24h", "24 hours")
 
 type hostsData struct {
@@ -124,7 +124,7 @@ func (h *Handler) resume(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	h.Done(w, flashResumed, paths.OperatorHosts)
 }
 
-// noteHost keeps a record of what stands already: that the log does not say so yet takes nothing back.
+// noteHost records what is done already: if recording fails, it is not undone.
 func (h *Handler) noteHost(ctx context.Context, r *http.Request, v site.Visit, what, host string,
 	detail map[string]string) {
 	if err := h.Accounts.Note(ctx, v.AsOperator(), audit.ServiceLog, what, host, detail); err != nil {

@@ -65,7 +65,7 @@ var (
 	}
 )
 
-// problemNoOperator says what happened, then what to do.
+// problemNoOperator describes what happened, then what to do.
 var problemNoOperator = site.Problem{
 	Status: http.StatusForbidden, Heading: "This page is for operators",
 	Lead: "You are logged in, but not as an operator of this service.",

@@ -15,13 +15,13 @@ import (
 	"verifyd/edge/page"
 )
 
-// moveChoices is how many accounts are offered at once; more are to be looked for by more of their name.
+// moveChoices is how many accounts are offered at once; to see others, type more of their name.
 const moveChoices = 10
 
 type moveData struct {
 	From   account.Account
 	Member account.Member
-	Text   string            // by which the other account was looked for
+	Text   string            // with which the other account was searched
 	Found  []account.Account // other accounts with it in their name or as their id, never by name alone
 	More   bool              // there are more
 	Roles  []access.Role
@@ -31,7 +31,7 @@ type moveData struct {
 func (d moveData) Was(r access.Role) bool { return d.Member.Role == r }
 
 // showMove answers GET /dashboard/operator/accounts/{account}/move-member?network=…&subject=…: the search for
-// the other account, and the choice of one. Names can look alike, so that each stands beside its id.
+// the other account, and the choice of one. Names can look alike, so each is shown with its id.
 func (h accountPages) showMove(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	ctx, cancel := site.Within(r)
 	defer cancel()
@@ -42,7 +42,7 @@ func (h accountPages) showMove(w http.ResponseWriter, r *http.Request, v site.Vi
 	}, nil)
 }
 
-// moveQuery is who is to be moved, and what the other account is looked for by.
+// moveQuery is the member to be moved, and the search for the other account.
 type moveQuery struct {
 	who  access.Identity
 	text string

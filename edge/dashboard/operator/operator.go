@@ -1,6 +1,6 @@
-// Package operator is the operator's pages of the dashboard: the service, all accounts and each of them,
-// receiver hosts, what was not delivered, and what happened to a session. They are for people whom the
-// command line made operators, whatever accounts they are members of. They show no secret, no callback URL
+// Package operator serves the operator's pages of the dashboard: the service, all accounts and each of them,
+// receiver hosts, what was not delivered, and what happened to a session. They are for people who were made
+// operators at the command line, whatever accounts they are members of. They show no secret, no callback URL
 // beyond its host, and no user.
 package operator
 
@@ -33,7 +33,7 @@ func Part() site.Part {
 	}
 }
 
-// Directory knows all accounts and their keys; a *keymirror.Mirror. It may be a moment behind the store.
+// Directory holds all accounts and their keys; a *keymirror.Mirror. It may be a moment behind the store.
 type Directory interface {
 	Accounts(text, after string, limit int) (found []account.Account, more bool)
 	Name(account string) (string, bool)
@@ -43,13 +43,13 @@ type Directory interface {
 // Fleet asks all processes of the service what they know. Its error is natsconf.ErrUnavailable.
 type Fleet func(ctx context.Context) ([]fleet.Process, error)
 
-// Config is what a Handler needs beside the site. All of it is required.
+// Config is what a Handler needs in addition to the site. All of it is required.
 type Config struct {
 	Directory Directory
 	Sessions  *store.Store
 	Pauses    *pauses.Store // of receiver hosts
 	Fleet     Fleet
-	Quota     int64 // of an account that has none of its own; 1 or more
+	Quota     int64 // for accounts without one of their own; at least 1
 }
 
 // Handler answers the routes of this package. It is safe for concurrent use and starts nothing.
@@ -58,7 +58,7 @@ type Handler struct {
 	Config
 }
 
-// New makes the handler.
+// New returns the handler.
 func New(s *site.Site, c Config) (*Handler, error) {
 	if c.Directory == nil || c.Sessions == nil || c.Pauses == nil || c.Fleet == nil {
 		return nil, errors.New("dashboard: Directory, Sessions, Pauses and Fleet are required")
@@ -106,7 +106,7 @@ func (h *Handler) Routes() []web.Route {
 	}
 }
 
-// read lets operators into a page of theirs.
+// read admits operators to one of their pages.
 func (h *Handler) read(next site.Page) http.Handler {
 	return page.Guard(h.HTTPS, func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := site.Within(r)

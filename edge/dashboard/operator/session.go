@@ -33,7 +33,7 @@ func (h *Handler) showSession(w http.ResponseWriter, r *http.Request, v site.Vis
 	ctx, cancel := site.Within(r)
 	defer cancel()
 	id, err := sessions.ParseID(r.PathValue("session"))
-	// never by its token, which would stand in the address
+	// never by its token, which would be in the address
 	if err != nil || string(id) != r.PathValue("session") {
 		h.DrawProblem(w, nil, problemNoSession)
 		return

@@ -20,7 +20,7 @@ import (
 	"verifyd/sessions/timeline"
 )
 
-// undeliveredRow is a delivery that has ended, and not well.
+// undeliveredRow is a delivery that has failed.
 type undeliveredRow struct {
 	facts.View
 
@@ -34,7 +34,7 @@ type undeliveredData struct {
 	State, Host, Text, Sought string // the filters
 	States                    []form.Choice
 	Filtered                  bool
-	BackTo                    time.Time // how far back it was looked; zero: all there is
+	BackTo                    time.Time // how far back the search went; zero: through everything
 	Max                       int
 }
 
@@ -98,7 +98,7 @@ func (h *Handler) isAccount(id, text string) bool {
 }
 
 // find answers POST /dashboard/operator/search: with the session that the text names, or with what was not
-// delivered. It is a form that is posted since the text may be a token, which is to stand in no address.
+// delivered. It is a POST because the text may be a token, which must not be in an address.
 func (h *Handler) find(w http.ResponseWriter, r *http.Request, _ site.Visit) {
 	text := strings.TrimSpace(page.Single(r.PostForm, "q"))
 	id, rest := lists.Seek(text)
@@ -126,7 +126,7 @@ func (h *Handler) find(w http.ResponseWriter, r *http.Request, _ site.Visit) {
 	page.SeeOther(w, to)
 }
 
-// accountName returns an account's name; its id where the directory does not know it.
+// accountName returns an account's name; its id if the directory does not have it.
 func (h *Handler) accountName(id string) string {
 	if name, ok := h.Directory.Name(id); ok {
 		return name

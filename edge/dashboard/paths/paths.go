@@ -1,4 +1,4 @@
-// Package paths is where the pages of the dashboard are, and how their routes are named.
+// Package paths has the paths of the dashboard's pages, and the names of their routes.
 package paths
 
 import (
@@ -12,7 +12,7 @@ import (
 	"verifyd/edge/web"
 )
 
-// The paths of pages that lead to each other, below the base URL. Those below them are their packages' own.
+// The paths of pages that link to each other, below the base URL. Those below them are in their packages.
 const (
 	Root       = "/dashboard"
 	Login      = "/dashboard/login"
@@ -40,7 +40,7 @@ const (
 	OperatorAudit    = "/dashboard/operator/audit"
 )
 
-// Get returns a route of the dashboard. HEAD comes with GET.
+// Get returns a route of the dashboard. It includes HEAD.
 func Get(path string, handler http.Handler) web.Route {
 	return web.Route{Method: http.MethodGet, Path: path, Name: RouteName(path), Handler: handler}
 }
@@ -70,8 +70,8 @@ func Of(path, value string) string {
 	return from + value + rest
 }
 
-// SafeNext returns where the browser may go after a login: a page of the dashboard, and nowhere else. What is
-// no such page becomes the dashboard itself.
+// SafeNext returns where the browser may go after a login: a page of the dashboard, and nowhere else.
+// Anything else becomes the dashboard itself.
 func SafeNext(next string) string {
 	u, err := url.Parse(next)
 	if err != nil || u.Host != "" || u.Scheme != "" || u.Opaque != "" ||
@@ -88,7 +88,7 @@ func SafeNext(next string) string {
 // maxNextBytes leaves room in the attempt's cookie.
 const maxNextBytes = 512
 
-// documents are the places in the documentation that answer a question on a page, by what is asked about.
+// documents are the sections of the documentation that answer questions on a page, by subject.
 var documents = map[string]string{
 	"starting":     "integrating#start-a-session",
 	"limits":       "integrating#start-a-session",
@@ -109,7 +109,7 @@ var documents = map[string]string{
 	"interface":    "api",
 }
 
-// Document returns the path of what the documentation says about a thing.
+// Document returns the path of the documentation of a subject.
 func Document(about string) (string, error) {
 	if to := documents[about]; to != "" {
 		return "/docs/" + to, nil
@@ -117,5 +117,5 @@ func Document(about string) (string, error) {
 	return "", fmt.Errorf("the documentation has no place about %q", about)
 }
 
-// Documents returns the things that Document knows.
+// Documents returns the subjects that Document has.
 func Documents() iter.Seq[string] { return maps.Keys(documents) }

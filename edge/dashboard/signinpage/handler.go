@@ -1,8 +1,8 @@
-// Package signinpage is the page of the dashboard on which an account's owners set what its users see, with
-// all states of the sign-in page next to it:
+// Package signinpage serves the page of the dashboard on which an account's owners set what its users see,
+// with all states of the sign-in page next to it:
 //
 //	sign-in-page                     looks, the link back, what sessions ask for
-//	sign-in-page/preview             one state of the sign-in page, which stands in a frame
+//	sign-in-page/preview             one state of the sign-in page, shown in a frame
 //
 // A choice can be seen before it is saved: the page and the preview take the colours from their address,
 // which changes nothing.
@@ -44,13 +44,13 @@ const (
 	pathBinding       = "/dashboard/sign-in-page/binding"
 )
 
-// maxUpload is above what a logo may have, so that a file that is somewhat too large is answered beside its
+// maxUpload is above the maximum of a logo, so that the error for a somewhat too large file is shown at its
 // field.
 const maxUpload = 4 * logo.MaxFileBytes
 
-// Config is what the pages need beside the site.
+// Config is what the pages need in addition to the site.
 type Config struct {
-	// Draw draws a state of the sign-in page as an account's users see it; nil: there is no preview
+	// Draw draws a state of the sign-in page as an account's users see it; nil if there is no preview
 	Draw   func(w http.ResponseWriter, r *http.Request, a account.Account, state string)
 	States []string // that it knows, the question first
 }
@@ -64,7 +64,7 @@ type Handler struct {
 	logos sync.Mutex
 }
 
-// New makes the handler.
+// New returns the handler.
 func New(s *site.Site, c Config) (*Handler, error) {
 	if c.Draw != nil && len(c.States) == 0 {
 		return nil, errors.New("dashboard: a preview needs States")

@@ -16,14 +16,14 @@ import (
 	"verifyd/edge/page"
 )
 
-// A field for a colour always has one, so a box beside it is ticked where it counts.
+// A colour field always has a value, so a checkbox next to it enables it.
 const own = "_own"
 
 // colour is a field for one of an account's colours.
 type colour struct {
 	form.Field
 
-	Own bool // the account has one of its own, or is about to
+	Own bool // the account has one of its own, or will have
 }
 
 // swatch is one of the colours that can be set.
@@ -47,7 +47,7 @@ var swatches = []swatch{
 		func(a *account.Account) *string { return &a.Branding.AccentDark }},
 }
 
-// chosen returns the colour that a form has for a swatch; false: the form does not have the field.
+// chosen returns the colour that a form has for a swatch; false if the form does not have the field.
 func (s swatch) chosen(f url.Values) (value string, given bool) {
 	if !f.Has(s.name) {
 		return "", false
@@ -58,7 +58,7 @@ func (s swatch) chosen(f url.Values) (value string, given bool) {
 	return strings.TrimSpace(page.Single(f, s.name)), true
 }
 
-// colours are the fields, with what the form or else the account has.
+// colours returns the fields, with the values of the form, or else those of the account.
 func colours(a account.Account, f *form.Form) (fields []colour) {
 	for _, s := range swatches {
 		c := colour{Field: f.Field(s.name, s.label, s.hint)}
@@ -75,7 +75,7 @@ func colours(a account.Account, f *form.Form) (fields []colour) {
 	return fields
 }
 
-// checked notes beside the fields what is wrong with colours that are only looked at.
+// checked notes at the fields what is wrong with colours that are only previewed.
 func checked(f *form.Form) {
 	for _, s := range swatches {
 		value, _ := s.chosen(f.Values)
@@ -85,8 +85,7 @@ func checked(f *form.Form) {
 	}
 }
 
-// lookedAt returns an account as it would look with the colours of an address. One that would be refused
-// counts for nothing.
+// lookedAt returns an account with the colours of an address for the preview. An invalid colour is ignored.
 func lookedAt(a account.Account, q url.Values) account.Account {
 	for _, s := range swatches {
 		value, given := s.chosen(q)
@@ -113,7 +112,7 @@ var stateNames = map[string]string{
 	"elsewhere": "Another browser", "closed": "Out of service",
 }
 
-// states are all states, with the colours of a form that are looked at.
+// states returns all states, with the previewed colours of a form.
 func (h *Handler) states(f url.Values) (all []state) {
 	if h.config.Draw == nil {
 		return nil
@@ -145,7 +144,7 @@ func (h *Handler) preview(w http.ResponseWriter, r *http.Request, v site.Visit) 
 	h.config.Draw(w, r, lookedAt(v.Account, q), page.Single(q, "state"))
 }
 
-// setLook answers POST /dashboard/sign-in-page/look: all of the looks, or none of them.
+// setLook answers POST /dashboard/sign-in-page/look: the whole appearance, or nothing.
 func (h *Handler) setLook(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	h.change(w, r, v, func(f *form.Form) error {
 		var to accountstore.Look
@@ -170,7 +169,8 @@ func (h *Handler) setLook(w http.ResponseWriter, r *http.Request, v site.Visit) 
 	})
 }
 
-// picture returns the logo that a form brings, or that it takes the logo away; nil: neither.
+// picture returns the logo that a form uploads, or an empty one if it removes the logo; nil if it does
+// neither.
 func (h *Handler) picture(r *http.Request, f *form.Form) (**branding.Logo, error) {
 	file, err := page.File(r, fieldLogo)
 	var l *branding.Logo

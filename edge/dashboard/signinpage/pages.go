@@ -29,18 +29,18 @@ const (
 type pageData struct {
 	Colours []colour
 	Logo    *logoView // nil: none
-	States  []state   // none: the sign-in page cannot be looked at
+	States  []state   // none: the sign-in page has no preview
 	Users   []string  // how many users one identity may verify
 }
 
-// show answers GET /dashboard/sign-in-page. The colours in its address are looked at, and not saved.
+// show answers GET /dashboard/sign-in-page. The colours in its address are previewed, not saved.
 func (h *Handler) show(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	f := form.Of(r.URL.Query())
 	checked(f)
 	h.draw(w, r, v, f, http.StatusOK)
 }
 
-// draw draws the page with a form that was sent, and the others as they stand.
+// draw renders the page with a form that was sent, and the others as they are stored.
 func (h *Handler) draw(w http.ResponseWriter, r *http.Request, v site.Visit, f *form.Form, status int) {
 	d := pageData{
 		Colours: colours(v.Account, f), Logo: h.logo(v.Account), States: h.states(f.Values),
@@ -99,8 +99,7 @@ func (h *Handler) setBinding(w http.ResponseWriter, r *http.Request, v site.Visi
 	})
 }
 
-// change makes a change, and answers with the page: with what is wrong beside the field, or with what was
-// done.
+// change makes a change, and answers with the page: with what is wrong at the field, or with what was done.
 func (h *Handler) change(w http.ResponseWriter, r *http.Request, v site.Visit,
 	change func(*form.Form) error) {
 	f := form.New(r)

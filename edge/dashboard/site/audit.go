@@ -17,7 +17,7 @@ import (
 // auditLimit is a page of the log.
 const auditLimit = 50
 
-// deeds describe what a record reports; a name that is not here is shown as it is.
+// deeds describe what a record reports; a name without a description is shown as it is.
 var deeds = map[string]string{
 	life.Created:           "Account created",
 	life.Renamed:           "Account renamed",
@@ -66,7 +66,7 @@ var deeds = map[string]string{
 	audit.HostResumed:      "Receiver host resumed",
 }
 
-// AuditRow is one record as it is drawn.
+// AuditRow is one record as the page shows it.
 type AuditRow struct {
 	At     time.Time
 	Who    string
@@ -82,7 +82,7 @@ type AuditPage struct {
 	Older, Newest string
 }
 
-// AuditLog reads the page of a log that a request asks for, and answers where it cannot be read.
+// AuditLog reads the page of a log that a request asks for. It answers the request if the log cannot be read.
 func (s *Site) AuditLog(w http.ResponseWriter, r *http.Request, of, path string) (d AuditPage, ok bool) {
 	ctx, cancel := Within(r)
 	defer cancel()

@@ -30,57 +30,57 @@ func (s *Site) SetLoginCookie(w http.ResponseWriter, token string, maxAge int) {
 // ErrNoAccount is returned for somebody who is logged in and a member of no account.
 var ErrNoAccount = errors.New("in no account")
 
-// maxCookies bounds how many cookies of one request the store is asked about: whoever is nobody could bring
+// maxCookies bounds how many cookies of one request are looked up in the store: a stranger could send
 // hundreds.
 const maxCookies = 8
 
-// Authenticate finds out who makes a request. Its errors are logins.ErrNobody and natsconf's.
+// Authenticate finds out who makes a request. Its errors are logins.ErrNotLoggedIn and natsconf's.
 func (s *Site) Authenticate(ctx context.Context, r *http.Request) (logins.Login, error) {
 	found := r.CookiesNamed(s.Cookies.Name(loginCookie))
-	// more than one where a neighbouring host has set its own
+	// more than one if a neighbouring host has set its own
 	for _, c := range found[:min(len(found), maxCookies)] {
 		l, err := s.Logins.Find(ctx, c.Value)
 		if err == nil && l.Subject != "" && !s.leadsIn(l.Network) {
-			err = logins.ErrNobody
+			err = logins.ErrNotLoggedIn
 		}
 		if err == nil {
 			l, err = s.asGranted(ctx, l)
 		}
-		if !errors.Is(err, logins.ErrNobody) {
+		if !errors.Is(err, logins.ErrNotLoggedIn) {
 			return l, err
 		}
 	}
-	return logins.Login{}, logins.ErrNobody
+	return logins.Login{}, logins.ErrNotLoggedIn
 }
 
-// leadsIn reports whether identities of a namespace are proved here: a login ends with the way by which it
-// came, be it that the network was taken out of the settings, or that its id was pointed at another provider.
+// leadsIn reports whether identities of a namespace can log in here: a login ends when its network is removed
+// from the settings, or when the network's id is pointed at another provider.
 func (s *Site) leadsIn(namespace string) bool {
 	return slices.ContainsFunc(s.Networks, func(n *network.Network) bool {
 		return n.Namespace() == namespace
 	})
 }
 
-// asGranted returns a login that came by a login link into an account as what the link gives there now: what
-// the login says of itself an edge's credential could write. IsOperator asks for an operator's, which leads
-// into no account. The error is logins.ErrNobody if the link gives nothing.
+// asGranted returns a login by a login link with the rights that the link grants now: what the login record
+// says could have been written with an edge's credential. For an operator's link, which leads into no
+// account, see IsOperator. The error is logins.ErrNotLoggedIn if the link grants nothing.
 func (s *Site) asGranted(ctx context.Context, l logins.Login) (logins.Login, error) {
 	switch {
 	case l.Operator && l.Account != "":
-		return logins.Login{}, logins.ErrNobody
+		return logins.Login{}, logins.ErrNotLoggedIn
 	case l.Operator, l.LinkID == "":
 		return l, nil
 	}
 	g, err := s.Accounts.LoginLinkGrant(ctx, l.Account, l.LinkID)
 	if errors.Is(err, grant.ErrNoLink) {
-		err = logins.ErrNobody
+		err = logins.ErrNotLoggedIn
 	}
 	l.Account, l.Role = g.Account, g.Role
 	return l, err
 }
 
-// IsOperator asks whether somebody is an operator now. That their login said so when it began counts for
-// nothing.
+// IsOperator reports whether a visitor is an operator now. What their login recorded when it began does not
+// count.
 func (s *Site) IsOperator(ctx context.Context, l logins.Login) (bool, error) {
 	switch {
 	case l.Operator:
@@ -91,8 +91,8 @@ func (s *Site) IsOperator(ctx context.Context, l logins.Login) (bool, error) {
 	return s.Accounts.IsOperator(ctx, l.Network, l.Subject)
 }
 
-// Authorize finds out who makes a request and in which account: the one that was chosen, or the first. Beside
-// Authenticate's its error is ErrNoAccount, with the login.
+// Authorize finds out who makes a request and in which account: the one that was chosen, or the first. Its
+// errors are those of Authenticate, and ErrNoAccount, with the login.
 func (s *Site) Authorize(ctx context.Context, r *http.Request) (Visit, error) {
 	l, err := s.Authenticate(ctx, r)
 	if err != nil {
@@ -117,7 +117,7 @@ func (s *Site) Authorize(ctx context.Context, r *http.Request) (Visit, error) {
 		choices = append([]account.Account{{ID: l.Account}}, choices...)
 	}
 	for _, c := range choices {
-		a, err := s.Accounts.Account(ctx, c.ID) // as it stands now, whatever the directory shows
+		a, err := s.Accounts.Account(ctx, c.ID) // as it is now, whatever the directory shows
 		if errors.Is(err, account.ErrNoAccount) {
 			continue
 		}
@@ -138,7 +138,7 @@ func (s *Site) Authorize(ctx context.Context, r *http.Request) (Visit, error) {
 // Page answers a visitor's request for a page or a change.
 type Page func(w http.ResponseWriter, r *http.Request, v Visit)
 
-// Read lets visitors with the right to an action into a page.
+// Read admits visitors who may take an action to a page.
 func (s *Site) Read(action access.Action, next Page) http.Handler {
 	return page.Guard(s.HTTPS, func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := Within(r)
@@ -153,7 +153,7 @@ func (s *Site) Read(action access.Action, next Page) http.Handler {
 			s.forbidden(w, v, action)
 			return
 		}
-		if r.Method == http.MethodGet { // a change draws no bar, or the page anew that was counted before
+		if r.Method == http.MethodGet { // a change renders no bar, or a page that was counted before
 			if v.Unread, err = s.Notices.Unread(ctx, v.Account.ID, v.Actor()); err != nil {
 				web.EventFrom(r.Context()).Err = err // the page can do without
 			}
@@ -162,7 +162,7 @@ func (s *Site) Read(action access.Action, next Page) http.Handler {
 	})
 }
 
-// Mutate is Read for changes: a form of this site, drawn for the account that is looked at.
+// Mutate is Read for changes: a form of this site, rendered for the selected account.
 func (s *Site) Mutate(action access.Action, next Page) http.Handler {
 	return s.Posted(s.Read(action, func(w http.ResponseWriter, r *http.Request, v Visit) {
 		if page.Single(r.PostForm, "account") != v.Account.ID {
@@ -173,8 +173,8 @@ func (s *Site) Mutate(action access.Action, next Page) http.Handler {
 	}))
 }
 
-// Upload is Mutate for a form with files of at most so many bytes. It is read once it is known that who sends
-// it may.
+// Upload is Mutate for a form with files of at most so many bytes. It is read once the sender is known to be
+// allowed.
 func (s *Site) Upload(action access.Action, maxBytes int64, next Page) http.Handler {
 	return s.own(s.Read(action, func(w http.ResponseWriter, r *http.Request, v Visit) {
 		if status := page.ReadUpload(w, r, maxBytes); status != 0 {
@@ -215,13 +215,13 @@ func (s *Site) own(next http.Handler) http.Handler {
 // maxFormBytes bounds a form: a name, an address of a callback and a few choices.
 const maxFormBytes = 16 << 10
 
-// Deny answers for who is not let in: to the login, to the account they do not have yet, or with what is
-// wrong.
+// Deny answers a visitor who is not admitted: with a redirect to the login or to a new account, or with what
+// is wrong.
 func (s *Site) Deny(w http.ResponseWriter, r *http.Request, v Visit, err error) {
 	switch {
-	case errors.Is(err, logins.ErrNobody) && r.Method == http.MethodPost:
+	case errors.Is(err, logins.ErrNotLoggedIn) && r.Method == http.MethodPost:
 		s.Done(w, flashLoginFirst, paths.Login)
-	case errors.Is(err, logins.ErrNobody):
+	case errors.Is(err, logins.ErrNotLoggedIn):
 		to := s.Prefix + paths.Login
 		if next := strings.TrimPrefix(r.URL.RequestURI(), s.Prefix); next != paths.Root &&
 			paths.SafeNext(next) == next {

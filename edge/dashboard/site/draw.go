@@ -26,7 +26,7 @@ var webFiles embed.FS
 type Part struct {
 	Files     fs.FS // has web/NAME.html for each page
 	Pages     []string
-	Functions template.FuncMap // that its templates may call beside those of all pages
+	Functions template.FuncMap // that its templates may call in addition to those of all pages
 	Flashes   map[FlashCode]Flash
 }
 
@@ -51,7 +51,7 @@ func loadTemplates(parts []Part) (*templates, error) {
 	for _, part := range append(parts, Part{Files: webFiles, Pages: []string{"problem"}}) {
 		for _, name := range part.Pages {
 			load := func() (*template.Template, error) { return loadPage(part, name) }
-			if _, err := load(); err != nil { // a fault in a template is one of the start
+			if _, err := load(); err != nil { // an error in a template fails the start
 				return nil, err
 			}
 			t.pages[name] = sync.OnceValues(load)
@@ -60,8 +60,8 @@ func loadTemplates(parts []Part) (*templates, error) {
 	return t, nil
 }
 
-// loadPage reads a page with its frame. All of them are two megabytes, which a service whose dashboard nobody
-// opens need not hold.
+// loadPage reads a page with its frame. All of them are two megabytes, which a service need not hold while
+// its dashboard is not used.
 func loadPage(part Part, name string) (*template.Template, error) {
 	t, err := template.New("frame.html").Option("missingkey=error").Funcs(functions).Funcs(times).
 		Funcs(part.Functions).
@@ -92,7 +92,7 @@ var functions = template.FuncMap{
 	"toneOfVerdict":  ToneOfVerdict,
 }
 
-// Count writes a number with its thousands apart.
+// Count formats a number with its thousands separated.
 func Count(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	sign := ""
@@ -115,12 +115,12 @@ type View struct {
 	Form  *form.Form
 	Data  any
 	Flash *Flash
-	// Sought is what the search field holds.
+	// Sought is the text in the search field.
 	Sought string
 	Live   string // where the page's changes are reported; empty: it has none
 
 	Status     int    // 200 when 0
-	Visit      *Visit // nil: nobody is inside an account
+	Visit      *Visit // nil: the visitor is in no account
 	Operating  bool   // a page of the operator's, with a bar of its own
 	FormAction string // of the content security policy; 'self' where empty
 	Frames     bool   // it shows other pages of this service in frames
@@ -129,7 +129,7 @@ type View struct {
 // tab is one entry of the bar.
 type tab struct {
 	Key, Name, Path string
-	Action          access.Action // what one must be allowed to see it
+	Action          access.Action // the action that it requires
 }
 
 var tabs = []tab{
@@ -153,7 +153,7 @@ var operatorTabs = []tab{
 	{Key: "operator-audit", Name: "Audit log", Path: paths.OperatorAudit},
 }
 
-// drawn is a view as the templates see it.
+// drawn is a view for the templates.
 type drawn struct {
 	View
 
@@ -163,7 +163,7 @@ type drawn struct {
 // To returns the address of a path of this site.
 func (d drawn) To(path string) string { return d.s.Prefix + path }
 
-// Document returns the address of what the documentation says about a thing.
+// Document returns the address of the documentation of a subject.
 func (d drawn) Document(about string) (string, error) {
 	to, err := paths.Document(about)
 	return d.To(to), err
@@ -181,7 +181,7 @@ func (d drawn) Icon() string { return d.s.Prefix + pathAssets + d.s.templates.ic
 // Inside reports whether the page is one of an account.
 func (d drawn) Inside() bool { return d.Visit != nil && !d.Operating }
 
-// Account is the account that is looked at.
+// Account is the selected account.
 func (d drawn) Account() account.Account { return d.Visit.Account }
 
 // Accounts are the visitor's other accounts.
@@ -230,7 +230,7 @@ const maxUnread = 99
 // May reports whether the visitor has the right to an action.
 func (d drawn) May(action string) bool { return d.Visit != nil && d.Visit.May(access.Action(action)) }
 
-// Network returns what people call a network.
+// Network returns the display name of a network.
 func (d drawn) Network(id string) string { return d.s.NetworkName(id) }
 
 // Base is {base_url}.
@@ -248,7 +248,7 @@ func (d drawn) HasAccount() bool {
 // OperatorTabs are the entries of the operator's bar.
 func (d drawn) OperatorTabs() []tab { return operatorTabs }
 
-// Draw answers with a page. It is painted whole before the first byte leaves.
+// Draw answers with a page. It is rendered completely before the first byte is sent.
 func (s *Site) Draw(w http.ResponseWriter, v View) {
 	var b bytes.Buffer
 	t, err := s.templates.pages[v.Page]()

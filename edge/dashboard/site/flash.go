@@ -7,8 +7,8 @@ import (
 	"verifyd/edge/dashboard/paths"
 )
 
-// flashCookie carries the code of what a POST did to the page that comes after it. Nothing of it is shown but
-// what the table has.
+// flashCookie carries the code of what a POST did to the page that comes after it. Only texts of the table
+// are shown.
 const (
 	flashCookie  = "verifyd_flash"
 	flashSeconds = 60
@@ -46,9 +46,8 @@ func (s *Site) setFlash(w http.ResponseWriter, value string, maxAge int) {
 	http.SetCookie(w, s.Cookies.New(flashCookie, value, paths.Root, maxAge))
 }
 
-// TakeFlash returns what is to be said on this page, and forgets it. A page that keeps itself up to date is
-// fetched behind somebody's back (Fetch Metadata §2.1): what is to be said is for the page that the browser
-// goes to.
+// TakeFlash returns the message for this page, and forgets it. A page with live updates is fetched in the
+// background (Fetch Metadata §2.1): the message is for the page that the browser navigates to.
 func (s *Site) TakeFlash(w http.ResponseWriter, r *http.Request) *Flash {
 	c, err := r.Cookie(s.Cookies.Name(flashCookie))
 	if err != nil || r.Header.Get("Sec-Fetch-Dest") == "empty" {
@@ -62,7 +61,7 @@ func (s *Site) TakeFlash(w http.ResponseWriter, r *http.Request) *Flash {
 	return &f
 }
 
-// Done ends a change: it says what was done, on the page that the browser goes to.
+// Done ends a change: it redirects to a page with a message about what was done.
 func (s *Site) Done(w http.ResponseWriter, code FlashCode, to string) {
 	s.setFlash(w, string(code), flashSeconds)
 	w.Header().Set("Location", s.Prefix+to)

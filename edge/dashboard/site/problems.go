@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// Problem is a page that says why something was not done.
+// Problem is a page that explains why something was not done.
 type Problem struct {
 	Status  int
 	Heading string
@@ -15,7 +15,7 @@ type Problem struct {
 
 func (p Problem) with(status int) Problem { p.Status = status; return p }
 
-// The problems that several packages answer with. They say what happened, then what to do.
+// The problems that several packages answer with. The texts describe what happened, then what to do.
 var (
 	ProblemNotFound = Problem{
 		Status: http.StatusNotFound, Heading: "There is nothing here",
@@ -66,10 +66,10 @@ var (
 	}
 )
 
-// retryAfter is the Retry-After of answers while JetStream is away, in seconds.
+// retryAfter is the Retry-After of answers while JetStream is unavailable, in seconds.
 const retryAfter = 5
 
-// DrawProblem answers with a problem, inside the account's frame where there is a visit.
+// DrawProblem answers with a problem, inside the account's frame if there is a visit.
 func (s *Site) DrawProblem(w http.ResponseWriter, v *Visit, p Problem) {
 	if p.Status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))

@@ -22,9 +22,8 @@ import (
 	"verifyd/natsconf/wait"
 )
 
-// Directory knows the accounts that an identity is a member of; a *keymirror.Mirror. It may be a moment
-// behind
-// the store.
+// Directory holds the accounts that an identity is a member of; a *keymirror.Mirror. It may be a moment
+// behind the store.
 type Directory interface {
 	AccountsOf(network, subject string) []account.Account
 }
@@ -38,7 +37,7 @@ type Notices interface {
 type Config struct {
 	BaseURL  string             // {base_url} of the contract, with its path prefix where it has one
 	Networks []*network.Network // by which people log in
-	SignIn   []*network.Network // those by which users sign in, for their names
+	SignIn   []*network.Network // those with which users sign in, for their names
 	Accounts *accountstore.Store
 	Members  Directory
 	Logins   *logins.Store
@@ -60,7 +59,7 @@ type Site struct {
 	csrf      *http.CrossOriginProtection
 	templates *templates
 	flashes   map[FlashCode]Flash
-	lists     *limit.Places // of the pages that look through the store
+	lists     *limit.Places // of the pages that search the store
 }
 
 // New checks the configuration and the templates of all parts.
@@ -87,7 +86,7 @@ func New(c Config) (*Site, error) {
 	return s, nil
 }
 
-// NetworkName returns what people call a network; its id where it is no longer configured.
+// NetworkName returns the display name of a network; its id if it is no longer configured.
 func (s *Site) NetworkName(id string) string {
 	for _, n := range slices.Concat(s.Networks, s.SignIn) {
 		if n.ID() == id {
@@ -97,12 +96,12 @@ func (s *Site) NetworkName(id string) string {
 	return id
 }
 
-// Within bounds what one request may wait for the store.
+// Within bounds how long a request may wait for the store.
 func Within(r *http.Request) (context.Context, context.CancelFunc) {
 	return wait.For(r.Context(), limit.DefaultStoreWait)
 }
 
-// pathAssets is below what the assets are served.
+// pathAssets is the prefix of the assets' paths.
 const pathAssets = "/assets/"
 
 // Routes are those of the assets.

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// The forms of instants. Without a script they stand there in UTC; the script, which has the same forms,
-// writes them in the time of the browser's zone, and keeps UTC for whoever points at one.
+// The forms of instants. Without a script they are in UTC; the script, which has the same forms, converts
+// them to the browser's time zone, and shows UTC in a tooltip.
 const (
 	formDate  = "2 Jan 2006"
 	formDay   = "2 January 2006"
@@ -17,19 +17,19 @@ const (
 	formClock = "15:04:05.000" // below a heading that says the day and the zone
 )
 
-// times are the functions that templates write instants with.
+// times are the templates' functions for instants.
 var times = template.FuncMap{
 	"date":  func(t time.Time) template.HTML { return stamp("date", formDate, t) },
-	"day":   func(t time.Time) string { return t.UTC().Format(formDay) }, // of UTC, as it says beside it
+	"day":   func(t time.Time) string { return t.UTC().Format(formDay) }, // in UTC, as the text after it says
 	"when":  When,
 	"short": func(t time.Time) template.HTML { return stamp("short", formShort, t) },
 	"clock": func(t time.Time) template.HTML { return stamp("clock", formClock, t) },
 }
 
-// When writes an instant to the minute.
+// When formats an instant to the minute.
 func When(t time.Time) template.HTML { return stamp("when", formWhen, t) }
 
-// What encloses an instant in a text, until Words writes it: characters that no legible text has.
+// The marks around an instant in a text, until Words replaces them: characters that no legible text has.
 const instantBegins, instantEnds = "\x02", "\x03"
 
 // Instant marks an instant in a text that goes through Words; for timeline.Report.
@@ -37,7 +37,7 @@ func Instant(t time.Time) string {
 	return instantBegins + t.UTC().Format(time.RFC3339Nano) + instantEnds
 }
 
-// Words writes a text, whatever it holds, with the instants that are marked in it.
+// Words escapes a text, and formats the instants that are marked in it.
 func Words(text string) template.HTML {
 	var b strings.Builder
 	for {
@@ -56,7 +56,7 @@ func Words(text string) template.HTML {
 	}
 }
 
-// stamp writes an instant, of which nothing is typed by others.
+// stamp formats an instant; no part of it comes from users.
 func stamp(name, form string, t time.Time) template.HTML {
 	t = t.UTC()
 	return template.HTML(`<time datetime="` + t.Format("2006-01-02T15:04:05.000Z07:00") + //nolint:gosec // digits

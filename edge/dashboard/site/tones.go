@@ -5,7 +5,7 @@ import (
 	"verifyd/sessions/facts"
 )
 
-// ToneOfState is the colour of a state; the word stands beside it.
+// ToneOfState returns the colour of a state; the word is next to it.
 func ToneOfState(s sessions.State) string {
 	switch s {
 	case sessions.Verified:

@@ -17,8 +17,8 @@ type Visit struct {
 	Unread   int // notices of the account; 0 if they could not be counted
 }
 
-// May reports whether the visitor has the right to an action. While the account is out of service, its
-// members look and do nothing else, but to restore one that an owner wants deleted.
+// May reports whether the visitor has the right to an action. While the account is disabled, its members can
+// only view it, and restore one whose deletion an owner requested.
 func (v Visit) May(a access.Action) bool {
 	restores := a == access.ActionRestore && !v.Account.Barred()
 	return v.Role.May(a) && (v.Account.DisabledAt.IsZero() || a == access.ActionView ||

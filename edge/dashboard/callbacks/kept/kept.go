@@ -1,13 +1,13 @@
-// Package kept stores what the pages about callbacks remember of an account, in the bucket
+// Package kept stores what the pages about callbacks remember for an account, in the bucket
 // topology.BucketSessions, for as long as results are kept:
 //
 //	pages.seen.<account>.<session>.<attempt>  somebody has seen how that attempt ended
-//	pages.tests.<account>                     the last test callbacks, with nothing secret of them
+//	pages.tests.<account>                     the last test callbacks, without their secrets
 //	pages.runs.<account>.<run>                callbacks that were sent again together
 //
 // None of it is about a user, and no promise depends on it: a record of a newer build, or one that cannot be
-// read, counts as none; for the first kind the key alone has all the meaning. The keys have more words than a
-// session's record, so that no look-up of a record finds them, and none ends with a session's id.
+// read, counts as none; for the first kind the key alone has all the information. The keys have more tokens
+// than a session's record, so that no lookup of a record finds them, and none ends with a session's id.
 package kept
 
 import (
@@ -36,20 +36,22 @@ const MaxTests = 10
 
 const (
 	version = 1
-	// lettersOfRun are those of a run's name (rand.Text, in lower case).
+	// lettersOfRun are the letters of a run's name (rand.Text, in lower case).
 	lettersOfRun = "abcdefghijklmnopqrstuvwxyz234567"
 )
 
-// ErrNoRun is returned for a run that is not kept.
+// ErrNoRun is returned for a run that is not stored.
 var ErrNoRun = errors.New("no such run")
 
-// Store stores it. Its methods are safe for concurrent use; their errors, beside those named, are natsconf's.
+// Store stores these records. Its methods are safe for concurrent use; their errors, apart from those named,
+// are natsconf's.
 type Store struct{ conn *natsconf.Conn }
 
 // New makes a store.
 func New(c *natsconf.Conn) *Store { return &Store{c} }
 
-// End is how an attempt of a session ended, which is what somebody has seen: the next attempt's is new.
+// End is how an attempt of a session ended, which a member can mark as seen: the end of the next attempt is
+// new.
 type End struct {
 	Session sessions.ID
 	Attempt int
@@ -97,7 +99,7 @@ func (s *Store) Seen(ctx context.Context, account string) (map[End]bool, error) 
 	return seen, nil
 }
 
-// Test is a test callback. It has neither its URL, which may hold a secret, nor what was answered.
+// Test is a test callback. It has neither its URL, which may hold a secret, nor the answer.
 type Test struct {
 	At       time.Time     `json:"at"`
 	By       string        `json:"by"`
@@ -114,7 +116,7 @@ type tests struct {
 	Tests   []Test `json:"tests"` // newest first, at most MaxTests
 }
 
-// AddTest remembers a test callback, and forgets the oldest where there are more than MaxTests.
+// AddTest remembers a test callback, and forgets the oldest if there are more than MaxTests.
 func (s *Store) AddTest(ctx context.Context, account string, t Test) error {
 	to := subject("tests", account)
 	return s.conn.Update(ctx, stream, to, func(m *jetstream.RawStreamMsg) (*nats.Msg, error) {
@@ -145,12 +147,12 @@ func readTests(m *jetstream.RawStreamMsg) []Test {
 	return t.Tests
 }
 
-// Run is callbacks that were sent again together.
+// Run is a set of callbacks that were sent again together.
 type Run struct {
 	At      time.Time     `json:"at"`
 	By      string        `json:"by"`
 	Asked   []sessions.ID `json:"asked"`
-	Skipped int           `json:"skipped,omitempty"` // were due already, or are not kept any more
+	Skipped int           `json:"skipped,omitempty"` // were due already, or are no longer stored
 	Left    int           `json:"left,omitempty"`    // were more than the account's rate allowed at once
 }
 
