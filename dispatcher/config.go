@@ -42,10 +42,10 @@ type Pauses interface {
 // Listeners are developers' own machines, where callbacks of test sessions go while a developer listens
 // there; a *devtunnel.Relay.
 type Listeners interface {
-	// Find returns the listener of a key, and sends nothing of a callback. devtunnel.ErrNobody: there is
+	// Find returns the listener of a key, and sends nothing of a callback. devtunnel.ErrNoListener: there is
 	// none.
 	Find(ctx context.Context, key string) (listener string, err error)
-	// Hand hands a callback over and waits for its end. devtunnel.ErrNobody: nothing was sent; any other
+	// Hand hands a callback over and waits for its end. devtunnel.ErrNoListener: nothing was sent; any other
 	// error: it may have been.
 	Hand(ctx context.Context, key, listener string, c devtunnel.Callback) (devtunnel.Answer, error)
 }

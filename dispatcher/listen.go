@@ -30,7 +30,7 @@ func (d *shared) findListener(ctx context.Context, s sessions.Session) (*listenS
 		return nil, nil //nolint:nilnil // nobody listens
 	}
 	listener, err := d.c.Listeners.Find(ctx, s.Key)
-	if errors.Is(err, devtunnel.ErrNobody) {
+	if errors.Is(err, devtunnel.ErrNoListener) {
 		return nil, nil //nolint:nilnil // nobody listens
 	}
 	return &listenSender{d: d, key: s.Key, listener: listener}, err
@@ -58,7 +58,7 @@ func (s *listenSender) send(ctx context.Context, r callback.Request, before time
 // answerOfListener classifies how that ended.
 func answerOfListener(got devtunnel.Answer, err error) callback.Answer {
 	switch {
-	case errors.Is(err, devtunnel.ErrNobody):
+	case errors.Is(err, devtunnel.ErrNoListener):
 		return callback.Answer{
 			Verdict: facts.VerdictReleased, Class: failure.Connect,
 			Detail: "the listener went away before it got anything",

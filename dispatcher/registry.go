@@ -70,7 +70,7 @@ func (r *registry) enqueue(ctx context.Context, dl *delivery) {
 		return
 	}
 	to, pause := r.tryEnqueue(dl)
-	if pause != 0 && to != nil && to.worthWaiting(dl.Account) && to.mailbox.AwaitRoom(ctx, roomWait) {
+	if pause != 0 && to != nil && to.worthWaiting(dl.Account) && to.mailbox.AwaitSpace(ctx, roomWait) {
 		_, pause = r.tryEnqueue(dl)
 	}
 	if pause != 0 {
@@ -167,7 +167,7 @@ func (r *registry) worst() []fleet.Host {
 		}
 	}
 	fleet.SortHosts(hosts)
-	return hosts[:min(len(hosts), fleet.HostsMost)]
+	return hosts[:min(len(hosts), fleet.MaxHosts)]
 }
 
 // pauser is the actor that signals destinations when an operator has paused or resumed a host.

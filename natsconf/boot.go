@@ -29,8 +29,8 @@ func AtBoot(ctx context.Context, do func(ctx context.Context) error, lasting fun
 		if err == nil || lasting(err) {
 			return err
 		}
-		for _, tell := range waiting {
-			tell(err)
+		for _, report := range waiting {
+			report(err)
 		}
 		waiting = nil
 		select {

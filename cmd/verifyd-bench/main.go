@@ -204,11 +204,11 @@ var withPassword = regexp.MustCompile(`://[^/?#,]*:[^/?#,]*@`)
 // build makes verifyd of the source that the current folder is in.
 func build(ctx context.Context, dir string) (file string, err error) {
 	file = filepath.Join(dir, "verifyd")
-	said, err := exec.CommandContext(ctx, "go", "build", "-o", file, "verifyd/cmd/verifyd"). //nolint:gosec // our own folder
+	output, err := exec.CommandContext(ctx, "go", "build", "-o", file, "verifyd/cmd/verifyd"). //nolint:gosec // our own folder
 													CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build verifyd: %w\n%s\n"+
-			"run this in verifyd's source, or name a verifyd with --verifyd", err, said)
+			"run this in verifyd's source, or name a verifyd with --verifyd", err, output)
 	}
 	return file, nil
 }

@@ -396,9 +396,9 @@ func TestDocumentedBenchCommands(t *testing.T) {
 		flags = regexp.MustCompile(`--runs \d+`).ReplaceAllString(flags, "")
 		var out, errOut bytes.Buffer
 		code := run(t.Context(), append(strings.Fields(flags), "--runs", "0"), &out, &errOut)
-		if said := strings.TrimSpace(errOut.String()); code != exitUsage || strings.Count(said, "\n") > 0 ||
-			!strings.Contains(said, "--runs: 0 is out of range") {
-			t.Errorf("%s: exit %d, %s", line[0], code, said)
+		if output := strings.TrimSpace(errOut.String()); code != exitUsage || strings.Count(output, "\n") > 0 ||
+			!strings.Contains(output, "--runs: 0 is out of range") {
+			t.Errorf("%s: exit %d, %s", line[0], code, output)
 		}
 	}
 	if len(lines) < 5 {

@@ -51,7 +51,7 @@ func (r *rig) told(t *testing.T) alarm.Event {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if err := r.Alarms.LookOnce(t.Context()); err != nil {
+		if err := r.Alarms.CheckOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		select {
@@ -137,7 +137,7 @@ func TestOperatorsAreToldOfAQuota(t *testing.T) {
 func (r *rig) quiet(t *testing.T) {
 	t.Helper()
 	for range 3 {
-		if err := r.Alarms.LookOnce(t.Context()); err != nil { // it tells before it returns
+		if err := r.Alarms.CheckOnce(t.Context()); err != nil { // it tells before it returns
 			t.Fatal(err)
 		}
 	}

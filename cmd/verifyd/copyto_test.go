@@ -153,7 +153,7 @@ func TestRestoreFromTheCopyOfAKilledService(t *testing.T) {
 	cancel()
 	begun := wait()
 	until := c.until()
-	if lag := killed.Sub(until); lag > transfer.CopyMost {
+	if lag := killed.Sub(until); lag > transfer.MaxCopyLag {
 		t.Errorf("the copy is %s behind the kill", lag)
 	}
 	n, said := c.restored(t)
@@ -239,7 +239,7 @@ func TestCopyIsToldAndGoesOn(t *testing.T) {
 	natstest.Await(t, "the copy in status", func() bool {
 		doc := c.status(t)
 		return doc.OK && doc.Copy != nil && doc.Copy.Dir == c.copy && doc.Copy.Lag <= 5 &&
-			doc.Copy.Trouble == ""
+			doc.Copy.Failure == ""
 	})
 	s := c.api.init(t, map[string]any{
 		"platform": "p", "platform_user_id": "u", "callback_url": c.inbox.CallbackURL(),
@@ -269,8 +269,8 @@ func TestCopyIsToldAndGoesOn(t *testing.T) {
 	}
 	natstest.Await(t, "the copy's trouble in status", func() bool {
 		doc := c.status(t)
-		return !doc.OK && doc.Copy != nil && doc.Copy.Trouble != "" &&
-			strings.Contains(strings.Join(doc.Trouble, "\n"), "behind: the folder of the copy")
+		return !doc.OK && doc.Copy != nil && doc.Copy.Failure != "" &&
+			strings.Contains(strings.Join(doc.Problems, "\n"), "behind: the folder of the copy")
 	})
 	if !c.readyz(t.Context()) {
 		t.Error("without its copy the service is not ready")

@@ -1,5 +1,5 @@
-// Command verifyd is the whole product in one binary, and the entry point of the project: the only
-// place where its packages meet.
+// Command verifyd is the whole product in one binary, and the entry point of the project: the only package
+// that imports all others.
 //
 //	verifyd serve         run the service
 //	verifyd demo          run everything on loopback, with a sample integrator, and show a callback
@@ -45,10 +45,10 @@
 //	store         opening a store: embedded, external, with its master key
 //	service       the running program: wiring, layers, readiness, alarms, telemetry
 //	supervise     actors, and layers of them that start and stop together
-//	check         what is wrong with the settings, and with what they lead to
-//	move          a store is brought to another one while the service runs
-//	demo          the whole path on loopback, with a sample integrator and a browser
-//	receivertest  what a receiver must take, and what it must refuse
+//	check         what is wrong with the settings, and with what they refer to
+//	move          a store is moved to another one while the service runs
+//	demo          a whole verification on loopback, with a sample integrator and a browser
+//	receivertest  what a receiver must accept, and what it must refuse
 //	table         rows for people, JSON for programs
 //	manual        the man page and the completions of shells
 //	alarm, logging, trace, version
@@ -58,8 +58,8 @@
 //   - A setting has one name: --callback-timeout, VERIFYD_CALLBACK_TIMEOUT, callback_timeout in the YAML
 //     file; the flag wins over the variable, the variable over the file. Every fault is reported at once,
 //     with the setting, its value's fault and an example, and nothing is started.
-//   - Settings belong to serve, and to other commands as far as they open the same store, or reach the
-//     service on another machine in its place. What a command is to do comes from its command line alone.
+//   - Settings belong to serve, and to other commands if they open the same store, or use a service on
+//     another machine in its place. What a command is to do comes only from its command line.
 //   - Only serve, restore and account create --new-store make a new store.
-//   - What serve, the demo and the end-to-end tests boot is one service.Program.
+//   - serve, the demo and the end-to-end tests all start one service.Program.
 package main

@@ -131,7 +131,7 @@ func TestEachRoleWithItsOwnCredential(t *testing.T) {
 	expectText(t, dispatcher.log, "callback not sent")
 	natstest.Await(t, "one of them tells operators of the receiver", func() bool {
 		for _, r := range []*rig{dispatcher, edge} {
-			if err := r.Alarms.LookOnce(t.Context()); err != nil {
+			if err := r.Alarms.CheckOnce(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}

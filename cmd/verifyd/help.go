@@ -99,13 +99,13 @@ var examples = map[string]string{
 	"help":        "verifyd help key create",
 }
 
-// helpCmd is for who writes verifyd help key, as one does elsewhere.
+// helpCmd is for users who type verifyd help key, as with other programs.
 type helpCmd struct {
 	As      string   `default:"page" enum:"page,man,bash,zsh,fish" help:"As what: page; man, the whole manual for man; or the completions of a shell: bash, zsh or fish."`
 	Command []string `arg:"" optional:"" help:"The command that is to be explained; without one, all are listed."`
 }
 
-// Run shows the page that --help shows, or what packages install of all of them.
+// Run shows the page that --help shows, or the man page and completions that packages install.
 func (h helpCmd) Run(k *kong.Kong, c command.Console) error {
 	if h.As == "page" {
 		return showHelp(k, h.Command)
@@ -114,7 +114,7 @@ func (h helpCmd) Run(k *kong.Kong, c command.Console) error {
 	return of.Write(c.Out, h.As)
 }
 
-// showHelp ends with the parser's exit.
+// showHelp exits through the parser.
 func showHelp(k *kong.Kong, of []string) error {
 	if _, err := k.Parse(append(slices.Clone(of), "--help")); err != nil {
 		return config.Usage(fmt.Errorf("%w; verifyd help lists the commands", err))
@@ -122,8 +122,7 @@ func showHelp(k *kong.Kong, of []string) error {
 	return nil
 }
 
-// lacksCommand reports whether a command line ends before it has named a command: verifyd alone, or verifyd
-// key.
+// lacksCommand reports whether a command line ends before it names a command: verifyd alone, or verifyd key.
 func lacksCommand(k *kong.Kong, args []string) bool {
 	traced, err := kong.Trace(k, args)
 	if err != nil || traced.Error != nil {
@@ -133,12 +132,12 @@ func lacksCommand(k *kong.Kong, args []string) bool {
 	return at == nil || len(at.Children) > 0
 }
 
-// everyCommand is the group of the program's own flags; its place is between those of a command and the
+// everyCommand is the group of the program's own flags; it is shown between those of a command and the
 // settings.
 var everyCommand = kong.Group{Key: "every command", Title: "Flags of every command:"}
 
-// helpPage writes what a command is for, its usage and an example, its arguments and flags, and the
-// settings last, those of the store behind all others.
+// helpPage writes the purpose of a command, its usage and an example, its arguments and flags, and the
+// settings last, those of the store after all others.
 func helpPage(o kong.HelpOptions, ctx *kong.Context) error {
 	at := ctx.Selected()
 	if at == nil {
@@ -146,7 +145,7 @@ func helpPage(o kong.HelpOptions, ctx *kong.Context) error {
 	}
 	for _, flag := range ctx.Model.Flags {
 		flag.Group = &everyCommand
-		// a file of settings is for who has any
+		// only commands with settings have a file of them
 		flag.Hidden = flag.Name == "config" && !flags.TakesSettings(at)
 	}
 	if _, err := fmt.Fprintln(ctx.Stdout, at.Help); err != nil {

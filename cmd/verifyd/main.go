@@ -115,7 +115,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) (code int) {
 	return 0
 }
 
-// dashed lets the last argument be a session token that begins with a dash, as one in 64 does: the flag
+// dashed allows the last argument to be a session token that begins with a dash, as one in 64 does: the flag
 // library would read it as a flag.
 func dashed(args []string) []string {
 	last := len(args) - 1
@@ -128,7 +128,7 @@ func dashed(args []string) []string {
 	return append(slices.Clone(args[:last]), "--", args[last])
 }
 
-// newParser makes what reads command lines.
+// newParser returns the parser of command lines.
 func newParser(more ...kong.Option) (*kong.Kong, error) {
 	return kong.New(&cli{}, append(more,
 		kong.Name("verifyd"),
@@ -149,10 +149,10 @@ func newParser(more ...kong.Option) (*kong.Kong, error) {
 	)...)
 }
 
-// exit carries the library's exit code out of its parser.
+// exit passes the library's exit code out of its parser.
 type exit int
 
-// fail says what went wrong. Settings come with all their faults at once, a line each.
+// fail prints what went wrong. All faults of settings are printed at once, a line each.
 func fail(w io.Writer, err error) int {
 	if !errors.As(err, new(config.UsageError)) {
 		_, _ = fmt.Fprintln(w, "verifyd:", err)
@@ -175,5 +175,5 @@ func (versionCmd) Run(c command.Console) error {
 	return err
 }
 
-// versionLine is what tells the version, asked for in any way.
+// versionLine is the output for every way of requesting the version.
 func versionLine() string { return "verifyd " + version.Details() }

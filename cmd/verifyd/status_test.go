@@ -23,8 +23,8 @@ func statusOf(t *testing.T, args ...string) (code int, doc process.StatusDoc) {
 	if err := json.Unmarshal([]byte(out), &doc); err != nil {
 		t.Fatalf("%v in %s%s", err, out, errOut)
 	}
-	if (code == 0) != doc.OK || doc.OK != (len(doc.Trouble) == 0) {
-		t.Errorf("exit code %d, ok %v, trouble %q", code, doc.OK, doc.Trouble)
+	if (code == 0) != doc.OK || doc.OK != (len(doc.Problems) == 0) {
+		t.Errorf("exit code %d, ok %v, trouble %q", code, doc.OK, doc.Problems)
 	}
 	return code, doc
 }
@@ -42,8 +42,8 @@ func reachOf(t *testing.T, dir string) []string {
 // expectTrouble looks for a line of trouble.
 func expectTrouble(t *testing.T, doc process.StatusDoc, words string) {
 	t.Helper()
-	if !slices.ContainsFunc(doc.Trouble, func(s string) bool { return strings.Contains(s, words) }) {
-		t.Errorf("want %q in %q", words, doc.Trouble)
+	if !slices.ContainsFunc(doc.Problems, func(s string) bool { return strings.Contains(s, words) }) {
+		t.Errorf("want %q in %q", words, doc.Problems)
 	}
 }
 

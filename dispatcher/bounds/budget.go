@@ -144,11 +144,11 @@ func (b *Budget) Measure(r prometheus.Registerer) {
 	}
 	const name, help = "verifyd_delivery_attempts_limit",
 		"Attempts that this process may have under way: in all, and of one account."
-	for of, most := range map[string]int{"process": b.share.total, "account": b.share.each} {
+	for of, bound := range map[string]int{"process": b.share.total, "account": b.share.each} {
 		limit := prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: name, Help: help, ConstLabels: prometheus.Labels{"of": of},
 		})
-		limit.Set(float64(most))
+		limit.Set(float64(bound))
 		r.MustRegister(limit)
 	}
 	r.MustRegister(

@@ -111,8 +111,8 @@ func (b *Queues[T]) Len() int {
 	return b.n
 }
 
-// AwaitRoom waits until full queues have emptied to a half, and reports whether they have.
-func (b *Queues[T]) AwaitRoom(ctx context.Context, limit time.Duration) bool {
+// AwaitSpace waits until full queues have emptied to a half, and reports whether they have.
+func (b *Queues[T]) AwaitSpace(ctx context.Context, limit time.Duration) bool {
 	timeout := time.NewTimer(limit)
 	defer timeout.Stop()
 	for {

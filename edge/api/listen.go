@@ -198,14 +198,14 @@ func (l *listening) say(line listenLine) bool {
 // POST /listen/{exchange} reports how a callback ended at the developer's machine: 204, or 404 if no caller
 // waits for it any more.
 func (a *api) answerListen(w http.ResponseWriter, r *http.Request) {
-	if p := a.tellListen(r); p != nil {
+	if p := a.listenResult(r); p != nil {
 		web.WriteProblem(w, r, p)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
-func (a *api) tellListen(r *http.Request) *problem.Problem {
+func (a *api) listenResult(r *http.Request) *problem.Problem {
 	who, p := a.authorizeTest(r)
 	if p != nil {
 		return p

@@ -198,7 +198,7 @@ func TestListenEndsWithItsListener(t *testing.T) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for over := time.After(patience); ; {
-		if _, err := r.relay.Find(t.Context(), "key_test"); errors.Is(err, devtunnel.ErrNobody) {
+		if _, err := r.relay.Find(t.Context(), "key_test"); errors.Is(err, devtunnel.ErrNoListener) {
 			return
 		}
 		select {

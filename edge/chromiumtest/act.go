@@ -13,11 +13,11 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-// look is the pause between two looks at a page, and tellWithin bounds what is asked of a page after
+// look is the pause between two looks at a page, and describeWithin bounds what is asked of a page after
 // something did not end.
 const (
-	look       = 5 * time.Millisecond
-	tellWithin = 4 * time.Second
+	look           = 5 * time.Millisecond
+	describeWithin = 4 * time.Second
 )
 
 // Do takes the actions one after the other, each on a page that is loaded, and ends the test if one fails or
@@ -128,14 +128,14 @@ func bounded[T any](tab context.Context, action chromedp.Action[T]) (T, error) {
 	select {
 	case err := <-ended:
 		return v, err
-	case <-time.After(tellWithin): // chromedp's locks know no deadline
+	case <-time.After(describeWithin): // chromedp's locks know no deadline
 		return none, fmt.Errorf("the action does not even give up: %w", ctx.Err())
 	}
 }
 
 // tell returns what helps to understand a tab that does not go on.
 func tell(tab context.Context) string {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(tab), tellWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(tab), describeWithin)
 	defer cancel()
 	page, err := chromedp.Run(ctx,
 		chromedp.Evaluate[string](
@@ -143,9 +143,9 @@ func tell(tab context.Context) string {
 	if err != nil {
 		page = "does not answer: " + err.Error()
 	}
-	told := fmt.Sprintf("The page: %.6000s\n", page)
+	description := fmt.Sprintf("The page: %.6000s\n", page)
 	if r, ok := tab.Value(recordKey{}).(*record); ok {
-		told += r.String()
+		description += r.String()
 	}
-	return told
+	return description
 }

@@ -120,13 +120,13 @@ func TestRecord(t *testing.T) {
 		r.debugf("<- %s", []byte(`{"id":3,"result":{}}`))
 	}
 	_, _ = fmt.Fprint(r, "GPU process exited\n")
-	told := r.String()
+	description := r.String()
 	for _, want := range []string{
 		"DOM.getDocument  #2 (unanswered: 1)", "DOM.enable  #1 (failed: no such page)",
 		fmt.Sprintf("#3 (%d times until", 2*keepMessages), "GPU process exited",
 	} {
-		if !strings.Contains(told, want) {
-			t.Errorf("%q is not told:\n%s", want, told)
+		if !strings.Contains(description, want) {
+			t.Errorf("%q is not told:\n%s", want, description)
 		}
 	}
 }

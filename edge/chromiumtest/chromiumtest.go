@@ -21,8 +21,8 @@ const (
 	// maxDuration bounds all that one test does with the browser. It is a last resort, for a page that never
 	// comes: a walk takes seconds, and on a machine with other work as many minutes.
 	maxDuration = 10 * time.Minute
-	// lastWords is what is left to the test binary to say where a walk stood when its own time is over.
-	lastWords = 10 * time.Second
+	// reportTime is what is left to the test binary to report the state of a walk when its own time is over.
+	reportTime = 10 * time.Second
 )
 
 // names of the browser's program, by system.
@@ -58,8 +58,8 @@ func Start(t *testing.T, more ...chromedp.ExecAllocatorOption) context.Context {
 	}
 	late.Stop()
 	over := time.Now().Add(maxDuration)
-	if end, ok := t.Deadline(); ok && end.Add(-lastWords).Before(over) {
-		over = end.Add(-lastWords)
+	if end, ok := t.Deadline(); ok && end.Add(-reportTime).Before(over) {
+		over = end.Add(-reportTime)
 	}
 	within, cancel := context.WithDeadline(context.WithValue(tab, recordKey{}, r), over)
 	t.Cleanup(cancel)

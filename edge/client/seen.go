@@ -44,7 +44,7 @@ const (
 // It forgets everything when the process ends.
 type MemorySeen struct {
 	lasting time.Duration
-	most    int
+	limit   int
 	now     func() time.Time
 
 	mu      sync.Mutex
@@ -59,15 +59,15 @@ type sighted struct {
 }
 
 // NewMemorySeen makes a memory of most ids at a time, each for lasting. Zero values are the defaults.
-func NewMemorySeen(lasting time.Duration, most int) *MemorySeen {
+func NewMemorySeen(lasting time.Duration, limit int) *MemorySeen {
 	if lasting <= 0 {
 		lasting = DefaultSeenFor
 	}
-	if most <= 0 {
-		most = DefaultSeenMost
+	if limit <= 0 {
+		limit = DefaultSeenMost
 	}
 	return &MemorySeen{
-		lasting: lasting, most: most, now: time.Now, busy: map[string]bool{},
+		lasting: lasting, limit: limit, now: time.Now, busy: map[string]bool{},
 		handled: map[string]*list.Element{}, order: list.New(),
 	}
 }
@@ -106,7 +106,7 @@ func (m *MemorySeen) End(_ context.Context, id string, handled bool) error {
 func (m *MemorySeen) forget() {
 	for first := m.order.Front(); first != nil; first = m.order.Front() {
 		s, ok := first.Value.(sighted)
-		if ok && m.order.Len() <= m.most && m.now().Sub(s.at) < m.lasting {
+		if ok && m.order.Len() <= m.limit && m.now().Sub(s.at) < m.lasting {
 			return
 		}
 		m.order.Remove(first)

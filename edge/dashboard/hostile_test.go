@@ -181,7 +181,7 @@ func hostileService(t *testing.T, r *rig, name string) {
 	r.fleet = []fleet.Process{{
 		Host: strings.Repeat("m", 253), PID: 4711, Version: "v1.4.0-" + strings.Repeat("0", 40),
 		Roles: []string{"edge", "dispatcher"}, Since: r.clock.Now(),
-		Unwell: []fleet.Trouble{{Check: "jetstream", Reason: strings.Repeat("r", 300)}},
+		Degraded: []fleet.Failure{{Check: "jetstream", Reason: strings.Repeat("r", 300)}},
 		Hosts: []fleet.Host{
 			{Host: "a." + longHost, Breaker: "open", Since: r.clock.Now(), Waiting: 1,
 				Detail: cut(name, 60) + strings.Repeat("d", 300)},

@@ -222,7 +222,7 @@ func furnishService(t *testing.T, r *rig) []*http.Cookie {
 		{Host: "edge-1", PID: 4711, Version: "v1.4.0", Roles: []string{"edge"}, Ready: true,
 			Since: now.Add(-49 * time.Hour)},
 		{Host: "edge-2", PID: 4711, Version: "v1.4.0", Roles: []string{"edge"},
-			Since: now.Add(-2 * time.Minute), Unwell: []fleet.Trouble{
+			Since: now.Add(-2 * time.Minute), Degraded: []fleet.Failure{
 				{Check: "jetstream", Reason: "not connected, reconnecting"},
 			}},
 		{Host: "sender-1", PID: 12, Version: "v1.4.0", Roles: []string{"dispatcher"}, Ready: true,

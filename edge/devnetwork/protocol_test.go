@@ -272,7 +272,7 @@ func TestMetadataIsWhatNetworkExpects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantTrouble(t, n, a, r, network.StageAuthorization, network.ClassIssuer)
+	wantFailure(t, n, a, r, network.StageAuthorization, network.ClassIssuer)
 }
 
 // Behind a proxy that shows it under an issuer of its own it may listen anywhere; without one it may not.

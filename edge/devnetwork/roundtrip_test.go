@@ -26,7 +26,7 @@ func TestSignInRoundTrip(t *testing.T) {
 		if err != nil || got.Subject != subject || !strings.HasPrefix(subject, got.DisplayName) {
 			t.Fatalf("identity = %+v, %v; want %q", got, err, subject)
 		}
-		wantTrouble(t, n, a, r, network.StageToken, network.ClassRefused) // the code worked once
+		wantFailure(t, n, a, r, network.StageToken, network.ClassRefused) // the code worked once
 	}
 }
 
@@ -67,9 +67,9 @@ func TestOtherButtons(t *testing.T) {
 		t.Errorf("decline: err = %v", err)
 	}
 	a, r = back("error")
-	wantTrouble(t, n, a, r, network.StageAuthorization, network.ClassRefused)
+	wantFailure(t, n, a, r, network.StageAuthorization, network.ClassRefused)
 	a, r = back("token-error")
-	wantTrouble(t, n, a, r, network.StageToken, network.ClassStatus)
+	wantFailure(t, n, a, r, network.StageToken, network.ClassStatus)
 }
 
 func TestReturnOfAnotherAttempt(t *testing.T) {
@@ -80,10 +80,10 @@ func TestReturnOfAnotherAttempt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantTrouble(t, n, mine, r, network.StageAuthorization, network.ClassState)
+	wantFailure(t, n, mine, r, network.StageAuthorization, network.ClassState)
 	// A code injected into another attempt fails at the provider: its verifier is the other one's.
 	r.State = mine.State
-	wantTrouble(t, n, mine, r, network.StageToken, network.ClassRefused)
+	wantFailure(t, n, mine, r, network.StageToken, network.ClassRefused)
 }
 
 func TestServeAgainIsTheSameProvider(t *testing.T) {
@@ -171,7 +171,7 @@ func TestGETChangesNothing(t *testing.T) {
 	}
 }
 
-func wantTrouble(t *testing.T, n *network.Network, a network.Attempt, r network.Return, stage, class string) {
+func wantFailure(t *testing.T, n *network.Network, a network.Attempt, r network.Return, stage, class string) {
 	t.Helper()
 	var tr *network.Error
 	if got, err := n.Redeem(t.Context(), a, r); !errors.As(err, &tr) || tr.Stage != stage ||

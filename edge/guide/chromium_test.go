@@ -95,9 +95,9 @@ func TestSearchInChromium(t *testing.T) {
 		if out := chromiumtest.Overflow(tab, t); out != "" {
 			t.Errorf("with results, something sticks out:\n%s", out)
 		}
-		if said := chromiumtest.Run(tab, t, chromedp.Evaluate[string](
-			`document.querySelector("[role=status]").textContent`)); !strings.HasSuffix(said, "found") {
-			t.Errorf("a screen reader says %q", said)
+		if label := chromiumtest.Run(tab, t, chromedp.Evaluate[string](
+			`document.querySelector("[role=status]").textContent`)); !strings.HasSuffix(label, "found") {
+			t.Errorf("a screen reader says %q", label)
 		}
 		chromiumtest.Do(tab, t, chromedp.KeyEvent(c.keys), chromedp.WaitVisible(`[id="`+anchor(c.want)+`"]:target`))
 		if at := chromiumtest.Run(tab, t, chromedp.Evaluate[string](

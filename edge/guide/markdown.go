@@ -191,8 +191,8 @@ func (t *tags) link(w util.BufWriter, source []byte, l *ast.Link, entering bool)
 		_, _ = w.WriteString("</a>")
 	case entering:
 		name := template.HTMLEscapeString(file)
-		if said := plain(l, source); !strings.HasSuffix(file, strings.Trim(said, "/")) {
-			_, _ = fmt.Fprintf(w, "%s (<code>%s</code>)", template.HTMLEscapeString(said), name)
+		if label := plain(l, source); !strings.HasSuffix(file, strings.Trim(label, "/")) {
+			_, _ = fmt.Fprintf(w, "%s (<code>%s</code>)", template.HTMLEscapeString(label), name)
 		} else {
 			_, _ = fmt.Fprintf(w, "<code>%s</code>", name)
 		}

@@ -25,9 +25,9 @@ func rates() *rapid.Generator[account.Rate] {
 
 // instants draws ascending request times, from bursts at one instant to pauses of several windows.
 func instants(t *rapid.T, r account.Rate) []time.Duration {
-	most := int64(interval(r)) * int64(r.Burst+2)
+	limit := int64(interval(r)) * int64(r.Burst+2)
 	steps := rapid.SliceOfN(rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, int64(interval(r))),
-		rapid.Int64Range(0, most)), 1, 200).Draw(t, "steps")
+		rapid.Int64Range(0, limit)), 1, 200).Draw(t, "steps")
 	at, now := make([]time.Duration, len(steps)), time.Duration(0)
 	for i, step := range steps {
 		now += time.Duration(step)

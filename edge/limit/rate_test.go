@@ -165,8 +165,8 @@ func TestFullEntriesAreDropped(t *testing.T) {
 	}
 	// 1,000 keys are not full at any time; a shard may hold twice what it kept at its last sweep, or
 	// sweepFrom.
-	if most := 2 * shards * sweepFrom; kept > most {
-		t.Errorf("%d entries are kept, want at most %d", kept, most)
+	if limit := 2 * shards * sweepFrom; kept > limit {
+		t.Errorf("%d entries are kept, want at most %d", kept, limit)
 	}
 	if l.Allow(busy, now).Allowed {
 		t.Error("a key that was not full was forgotten")

@@ -69,20 +69,20 @@ func (s *Sharing) Serve(ctx context.Context) error {
 		case m := <-heard:
 			s.record(m.Data)
 		case <-ready:
-			s.tell()
+			s.report()
 			ready = nil
 			pause.Reset(sharingGap)
 		case <-pause.C:
 			ready = news
 		case <-ctx.Done():
-			s.tell()
+			s.report()
 			return ctx.Err()
 		}
 	}
 }
 
-// tell sends the others what was allowed since the last time.
-func (s *Sharing) tell() {
+// report sends the other edges what was allowed since the last report.
+func (s *Sharing) report() {
 	m := spentMsg{From: s.self, Spent: map[string]Spending{}}
 	send := func() {
 		if data, err := json.Marshal(m); err == nil && len(m.Spent) > 0 {

@@ -61,7 +61,7 @@ func TestEdgesShareARate(t *testing.T) {
 					}
 					exchange(edges, began.Add(at))
 				}
-				most := float64(rate.Burst) + float64(window)/float64(rate.Per)*float64(rate.Count)
+				limit := float64(rate.Burst) + float64(window)/float64(rate.Per)*float64(rate.Count)
 				for i, from := range allowed {
 					count := 0
 					for _, at := range allowed[i:] {
@@ -69,11 +69,11 @@ func TestEdgesShareARate(t *testing.T) {
 							count++
 						}
 					}
-					if float64(count) > 1.1*most+1 {
-						t.Fatalf("%d sessions in the 10 s from %s, want at most %.0f", count, from, most)
+					if float64(count) > 1.1*limit+1 {
+						t.Fatalf("%d sessions in the 10 s from %s, want at most %.0f", count, from, limit)
 					}
 				}
-				if all := float64(len(allowed)); all < 0.9*(most+
+				if all := float64(len(allowed)); all < 0.9*(limit+
 					2*float64(window)/float64(rate.Per)*float64(rate.Count)) {
 					t.Errorf("only %.0f sessions in 30 s: the edges hold each other up", all)
 				}

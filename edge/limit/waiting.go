@@ -29,7 +29,7 @@ const (
 // for. Its methods are safe for concurrent use.
 type Waiting struct {
 	within time.Duration
-	most   int
+	limit  int
 	epoch  time.Time
 
 	mu    sync.Mutex
@@ -38,8 +38,8 @@ type Waiting struct {
 }
 
 // NewWaiting returns the given number of free places.
-func NewWaiting(within time.Duration, most int) *Waiting {
-	return &Waiting{within: within, most: most, epoch: time.Now(), began: map[time.Duration]int{}}
+func NewWaiting(within time.Duration, limit int) *Waiting {
+	return &Waiting{within: within, limit: limit, epoch: time.Now(), began: map[time.Duration]int{}}
 }
 
 // Measure registers how many wait.
@@ -64,7 +64,7 @@ func (w *Waiting) Begin(ctx context.Context) (_ context.Context, done func(), er
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	period := w.period()
-	if w.waiting(period) >= w.most {
+	if w.waiting(period) >= w.limit {
 		return nil, nil, ErrNoPlace
 	}
 	w.count(period, 1)

@@ -19,10 +19,10 @@ import (
 func TestPlacesToWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const most = 3
-		w := NewWaiting(12*time.Second, most)
+		const limit = 3
+		w := NewWaiting(12*time.Second, limit)
 		var leave []func()
-		for range 2 * most {
+		for range 2 * limit {
 			ctx, done, err := w.Begin(t.Context())
 			if err != nil {
 				t.Fatalf("a crowd without faults is refused: %v", err)
@@ -36,18 +36,18 @@ func TestPlacesToWait(t *testing.T) {
 		if _, _, err := w.Begin(t.Context()); !errors.Is(err, ErrNoPlace) {
 			t.Errorf("beside %d who wait: %v", len(leave), err)
 		}
-		for _, done := range leave[:most+1] {
+		for _, done := range leave[:limit+1] {
 			done()
 		}
 		ctx, done, err := w.Begin(t.Context())
 		if err != nil {
-			t.Fatalf("beside %d who wait: %v", most-1, err)
+			t.Fatalf("beside %d who wait: %v", limit-1, err)
 		}
 		done()
 		if !errors.Is(ctx.Err(), context.Canceled) {
 			t.Error("what asks the store goes on when its request has ended")
 		}
-		for _, done := range leave[most+1:] {
+		for _, done := range leave[limit+1:] {
 			done()
 		}
 		if w.all != 0 || len(w.began) != 0 {

@@ -76,8 +76,8 @@ func (h accountCalls) changesOf(m *request.Members) (changes []func(call) error)
 // addService adds what takes the account out of service or puts it back.
 func (h accountCalls) addService(m *request.Members, add func(bool, func(call) error)) {
 	disabled, given := m.Flag("disabled")
-	reason, told := m.Text("disabled_reason", false)
-	if told && !disabled {
+	reason, withReason := m.Text("disabled_reason", false)
+	if withReason && !disabled {
 		m.Faultf("disabled_reason", fault.Value, "it goes with disabled: true alone")
 	}
 	add(given && disabled, func(c call) error {
@@ -108,7 +108,7 @@ func bindingOf(m *request.Members) (to accountstore.Binding) {
 		to.Level = new(proof.Level(text))
 	}
 	if users, given := wholeOrNull(m, "max_users"); given {
-		to.MaxUsers = new(int(min(users, accountstore.MostUsers+1)))
+		to.MaxUsers = new(int(min(users, accountstore.MaxUsersLimit+1)))
 	}
 	return to
 }

@@ -121,7 +121,7 @@ func (h keyCalls) listKeys(c call) (answer, *problem.Problem) {
 // pageOfKeys answers with a page of keys that are sorted by age.
 func (h keyCalls) pageOfKeys(c call, q *request.Parameters, read func() ([]account.Key, error)) (answer,
 	*problem.Problem) {
-	most, after := q.Number("limit", standardPage, maxPage), keyCursor(q)
+	count, after := q.Number("limit", standardPage, maxPage), keyCursor(q)
 	if p := q.Problem(); p != nil {
 		return answer{}, p
 	}
@@ -133,7 +133,7 @@ func (h keyCalls) pageOfKeys(c call, q *request.Parameters, read func() ([]accou
 	if is {
 		from++
 	}
-	page := keys[from:min(from+most, len(keys))]
+	page := keys[from:min(from+count, len(keys))]
 	used, err := h.Accounts.LastUsed(c.ctx())
 	if err != nil {
 		return answer{}, refusal(err)
@@ -142,7 +142,7 @@ func (h keyCalls) pageOfKeys(c call, q *request.Parameters, read func() ([]accou
 	for _, k := range page {
 		doc.Keys = append(doc.Keys, listedKeyDoc{h.keyOf(k), stampOrNull(used[k.ID])})
 	}
-	if from+most < len(keys) {
+	if from+count < len(keys) {
 		last := page[len(page)-1]
 		doc.Next = new(nextAfter(last.CreatedAt.Format(time.RFC3339Nano) + " " + last.ID))
 	}

@@ -72,7 +72,7 @@ func TestUnknownKeysDoNotFloodTheProvider(t *testing.T) {
 	c.advance(11 * time.Second)
 	for range 50 {
 		_, err := n.Redeem(t.Context(), s.attempt, s.good())
-		wantTrouble(t, err, "id_token", "signature")
+		wantFailure(t, err, "id_token", "signature")
 	}
 	if k := s.keyFetches.Load(); k != 2 {
 		t.Fatalf("keys fetched %d times, want once at first and once for the flood", k)
@@ -98,7 +98,7 @@ func TestKeysThatFailAreNotAskedByEverybody(t *testing.T) {
 	s.jwks = answerStatus(http.StatusServiceUnavailable)
 	for range 20 {
 		_, err := n.Redeem(t.Context(), s.attempt, s.good())
-		wantTrouble(t, err, "id_token", "status")
+		wantFailure(t, err, "id_token", "status")
 	}
 	if k := s.keyFetches.Load(); k != 1 {
 		t.Errorf("a key set that is down was asked %d times", k)
@@ -194,8 +194,8 @@ func TestKeeperFindsAProviderThatComesBack(t *testing.T) {
 	defer stop()
 	<-asked
 	// waits for the keeper's turn, and is answered from memory
-	wantTrouble(t, n.Discover(t.Context()), "discovery", "status")
-	wantTrouble(t, n.Available(), "discovery", "status")
+	wantFailure(t, n.Discover(t.Context()), "discovery", "status")
+	wantFailure(t, n.Available(), "discovery", "status")
 	if d := s.discoveries.Load(); d != 1 {
 		t.Fatalf("asked %d times", d)
 	}

@@ -17,9 +17,9 @@ import (
 // maxEmailBytes is the longest address that mail can be sent to (RFC 5321 §4.5.3.1.3).
 const maxEmailBytes = 254
 
-// tellsWanted reports whether an ID token holds all claims that the rules judge by, so that user info need
+// reportsWanted reports whether an ID token holds all claims that the rules judge by, so that user info need
 // not be requested.
-func (ic *infoClient) tellsWanted(id claims) bool {
+func (ic *infoClient) reportsWanted(id claims) bool {
 	for _, f := range ic.settings.Wanted() {
 		if f.Claim != "" && f.List == "" && !id.has(f.Claim) {
 			return false
@@ -59,7 +59,7 @@ func (ic *infoClient) createdAt(subject string, docs []claims) (time.Time, error
 			return doc.instant(f.Claim)
 		}
 	}
-	return time.Time{}, errNotTold
+	return time.Time{}, errNotReported
 }
 
 // email is the address that the provider claims to have verified; empty if there is none.
@@ -169,7 +169,7 @@ func (c claims) instant(path string) (time.Time, error) {
 	if v.Kind() == '0' {
 		var seconds int64
 		if json.Unmarshal(v, &seconds) != nil {
-			return time.Time{}, errNotTold
+			return time.Time{}, errNotReported
 		}
 		at = time.Unix(seconds, 0)
 	} else {
@@ -178,11 +178,11 @@ func (c claims) instant(path string) (time.Time, error) {
 			return time.Time{}, err
 		}
 		if at, err = time.Parse(time.RFC3339, s); err != nil {
-			return time.Time{}, errNotTold
+			return time.Time{}, errNotReported
 		}
 	}
 	if at.Year() < 1990 || at.Year() > 2200 {
-		return time.Time{}, errNotTold
+		return time.Time{}, errNotReported
 	}
 	return at.UTC(), nil
 }
@@ -206,4 +206,4 @@ func (c claims) texts(path string) []string {
 	return all
 }
 
-var errNotTold = errors.New("not told")
+var errNotReported = errors.New("not told")

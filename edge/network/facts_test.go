@@ -63,7 +63,7 @@ func TestFactsThatAreNotTold(t *testing.T) {
 			if c.class == "" {
 				stage = ""
 			}
-			wantTrouble(t, err, stage, c.class)
+			wantFailure(t, err, stage, c.class)
 			if err != nil && strings.Contains(err.Error(), plantedToken) {
 				t.Errorf("the error holds the token: %v", err)
 			}

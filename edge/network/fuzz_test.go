@@ -93,9 +93,9 @@ func FuzzSteamAnswer(f *testing.F) {
 			}
 			return n
 		}
-		said := func(line string) bool { return slices.Contains(lines, line) }
-		if ok && (count("ns:") != 1 || count("is_valid:") != 1 || !said(strings.TrimSuffix(ns, "\n")) ||
-			valid != said("is_valid:true") || !valid && !said("is_valid:false")) || valid && !ok {
+		payload := func(line string) bool { return slices.Contains(lines, line) }
+		if ok && (count("ns:") != 1 || count("is_valid:") != 1 || !payload(strings.TrimSuffix(ns, "\n")) ||
+			valid != payload("is_valid:true") || !valid && !payload("is_valid:false")) || valid && !ok {
 			t.Fatalf("%q: valid %t, ok %t", body, valid, ok)
 		}
 		if body == ns+"is_valid:true\n" && !valid {

@@ -16,7 +16,7 @@ import (
 	"verifyd/edge/network/netsettings"
 )
 
-func idTokenTroubles() map[string]failure {
+func idTokenFailures() map[string]failure {
 	out := map[string]failure{}
 	claims := func(name, class string, change func(c map[string]any)) {
 		out["id token: "+name] = failure{

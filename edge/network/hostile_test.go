@@ -25,7 +25,7 @@ type failure struct {
 
 func TestRedeemRefusesHostileProviders(t *testing.T) {
 	groups := []map[string]failure{
-		returnTroubles(), idTokenTroubles(), tokenTroubles(), userInfoTroubles(), metadataTroubles(),
+		returnFailures(), idTokenFailures(), tokenFailures(), userInfoFailures(), metadataFailures(),
 	}
 	for _, group := range groups {
 		for name, c := range group {
@@ -59,7 +59,7 @@ func TestRedeemRefusesHostileProviders(t *testing.T) {
 	}
 }
 
-func returnTroubles() map[string]failure {
+func returnFailures() map[string]failure {
 	requireIssuer := func(_ *testing.T, s *standIn) {
 		s.metadata = func(m map[string]any) { m["authorization_response_iss_parameter_supported"] = true }
 	}
@@ -111,7 +111,7 @@ func returnTroubles() map[string]failure {
 	}
 }
 
-func tokenTroubles() map[string]failure {
+func tokenFailures() map[string]failure {
 	out := map[string]failure{}
 	token := func(name, class string, h http.HandlerFunc) {
 		out["token: "+name] = failure{
@@ -186,7 +186,7 @@ func tokenTroubles() map[string]failure {
 	return out
 }
 
-func userInfoTroubles() map[string]failure {
+func userInfoFailures() map[string]failure {
 	out := map[string]failure{}
 	userInfo := func(name, class, body string, edits ...func(*netsettings.Settings, *network.Options)) {
 		out["user info: "+name] = failure{
@@ -253,7 +253,7 @@ func userInfoTroubles() map[string]failure {
 	return out
 }
 
-func metadataTroubles() map[string]failure {
+func metadataFailures() map[string]failure {
 	out := map[string]failure{}
 	set := func(name, class, member string, v any) {
 		out["metadata: "+name] = failure{
@@ -309,8 +309,8 @@ func answerHuge(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// wantTrouble fails unless the error is that failure, or none if the stage is empty.
-func wantTrouble(t *testing.T, err error, stage, class string) {
+// wantFailure fails unless the error is that failure, or none if the stage is empty.
+func wantFailure(t *testing.T, err error, stage, class string) {
 	t.Helper()
 	var tr *network.Error
 	switch {

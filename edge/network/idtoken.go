@@ -135,17 +135,17 @@ func (n *Network) idTokenError(w *witness, err error) *Error {
 	case errors.As(err, &expired):
 		return n.newError(StageIDToken, ClassExpired, "the ID token is over; check both clocks")
 	}
-	var said struct {
+	var payload struct {
 		Issuer    string  `json:"iss"`
 		NotBefore float64 `json:"nbf"`
 	}
 	switch {
-	case json.Unmarshal(w.payload, &said) != nil:
+	case json.Unmarshal(w.payload, &payload) != nil:
 		return n.newError(StageIDToken, ClassMalformed,
 			"the ID token's claims are not the JSON object expected")
-	case !n.settings.IsIssuer(said.Issuer):
+	case !n.settings.IsIssuer(payload.Issuer):
 		return n.newError(StageIDToken, ClassIssuer, "the ID token names another issuer")
-	case said.NotBefore > float64(n.now().Add(clockLeeway).Unix()):
+	case payload.NotBefore > float64(n.now().Add(clockLeeway).Unix()):
 		return n.newError(StageIDToken, ClassEarly, "the ID token is not valid yet; check both clocks")
 	}
 	return n.newError(StageIDToken, ClassAudience, "the ID token is for another client")

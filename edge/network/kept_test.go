@@ -42,7 +42,7 @@ func TestProviderClosesBetweenSignIns(t *testing.T) {
 	n := s.network(t)
 	for i := range int32(20) {
 		if _, err := n.Redeem(t.Context(), s.attempt, s.good()); err != nil {
-			wantTrouble(t, err, network.StageToken, network.ClassReset)
+			wantFailure(t, err, network.StageToken, network.ClassReset)
 		}
 		if s.codePosts.Load() > i+1 {
 			t.Fatalf("%d codes were posted in %d sign-ins", s.codePosts.Load(), i+1)
@@ -86,7 +86,7 @@ func TestCodeOnAKeptConnectionComesOnce(t *testing.T) {
 		shakes := s.handshakes.Load()
 		ends.Store(true)
 		_, err := n.Redeem(t.Context(), s.attempt, s.good())
-		wantTrouble(t, err, network.StageToken, network.ClassReset)
+		wantFailure(t, err, network.StageToken, network.ClassReset)
 		if s.codePosts.Load() != 2 || s.handshakes.Load() > shakes+1 {
 			t.Errorf("%s: %d codes were posted in two sign-ins, the second on %d new connections", name,
 				s.codePosts.Load(), s.handshakes.Load()-shakes)

@@ -125,7 +125,7 @@ func TestMicrosoftTenants(t *testing.T) {
 			_, err := n.Redeem(t.Context(), w.attempt, network.Return{
 				Code: plantedCode, State: w.attempt.State,
 			})
-			wantTrouble(t, err, c.stage, c.class)
+			wantFailure(t, err, c.stage, c.class)
 		})
 	}
 }

@@ -99,7 +99,7 @@ func TestDiscoveredAddressesArePublic(t *testing.T) {
 			_, err = n.Redeem(t.Context(), w.attempt, network.Return{
 				Code: plantedCode, State: w.attempt.State,
 			})
-			wantTrouble(t, err, c.stage, c.class)
+			wantFailure(t, err, c.stage, c.class)
 			if c.class == "refused_address" {
 				for _, asked := range w.asked {
 					if strings.Contains(asked, far) {

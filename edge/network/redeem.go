@@ -112,7 +112,7 @@ func (n *Network) identifyOIDC(ctx context.Context, p *provider, a Attempt, toke
 		return Identity{}, err
 	}
 	claim := n.settings.SubjectClaim
-	if n.settings.UserInfoEndpoint == "" && (id.has(claim) && n.tellsWanted(id) || p.userInfo == "") {
+	if n.settings.UserInfoEndpoint == "" && (id.has(claim) && n.reportsWanted(id) || p.userInfo == "") {
 		return n.subjectOf(ctx, StageIDToken, claim, token, id)
 	}
 	info, err := n.askUserInfo(ctx, p, token)

@@ -210,7 +210,7 @@ func TestSteamRefusesForgeries(t *testing.T) {
 			q := steamReturn(w.attempt)
 			c.forge(q)
 			_, err := redeemSteam(t, w, n, q)
-			wantTrouble(t, err, "authorization", c.class)
+			wantFailure(t, err, "authorization", c.class)
 			if w.times(steamAsk) != 0 {
 				t.Error("Steam was asked about a forgery")
 			}
@@ -257,7 +257,7 @@ func TestSteamDoesNotVouch(t *testing.T) {
 			w, n := newSteam(t)
 			w.answers[steamAsk] = c.serve
 			_, err := redeemSteam(t, w, n, steamReturn(w.attempt))
-			wantTrouble(t, err, "token", c.class)
+			wantFailure(t, err, "token", c.class)
 			if w.times(steamAsk) != 1 {
 				t.Errorf("Steam was asked %d times", w.times(steamAsk))
 			}
@@ -295,10 +295,10 @@ func TestSteamReturnsThatNobodySends(t *testing.T) {
 func TestReturnsOfAnotherProtocol(t *testing.T) {
 	w, n := newSteam(t)
 	_, err := n.Redeem(t.Context(), w.attempt, network.Return{Code: plantedCode, State: w.attempt.State})
-	wantTrouble(t, err, "authorization", "malformed")
+	wantFailure(t, err, "authorization", "malformed")
 	discord := w.network(netsettings.Settings{Kind: netsettings.KindDiscord})
 	_, err = redeemSteam(t, w, discord, steamReturn(w.attempt))
-	wantTrouble(t, err, "authorization", "malformed")
+	wantFailure(t, err, "authorization", "malformed")
 	if len(w.asked) != 0 {
 		t.Errorf("asked %v", w.asked)
 	}

@@ -28,7 +28,7 @@ func (s store) Completion(_ context.Context, id sessions.ID) (sessions.Completio
 }
 
 // said is what the test says of one.
-func said(of, what, on string, detail map[string]string) string {
+func noteText(of, what, on string, detail map[string]string) string {
 	return strings.Join([]string{of, what, on, detail["count"], detail["sessions"]}, " ")
 }
 
@@ -40,7 +40,7 @@ type book struct {
 
 func (b *book) Note(_ context.Context, _ access.Actor, of, what, on string,
 	detail map[string]string) error {
-	b.notes = append(b.notes, said(of, what, on, detail))
+	b.notes = append(b.notes, noteText(of, what, on, detail))
 	return b.fault
 }
 

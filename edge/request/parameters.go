@@ -55,14 +55,14 @@ func (p *Parameters) Single(name string) string {
 }
 
 // Number returns a parameter that is a whole number from 1 on; standard if it is missing.
-func (p *Parameters) Number(name string, standard, most int) int {
+func (p *Parameters) Number(name string, standard, maximum int) int {
 	s := p.Single(name)
 	if s == "" {
 		return standard
 	}
 	n, err := strconv.ParseUint(s, 10, 31)
-	if err != nil || n < 1 || n > uint64(most) { //nolint:gosec // a constant
-		p.Faultf(name, "it must be a whole number from 1 to %d", most)
+	if err != nil || n < 1 || n > uint64(maximum) { //nolint:gosec // a constant
+		p.Faultf(name, "it must be a whole number from 1 to %d", maximum)
 	}
 	return int(n)
 }

@@ -71,9 +71,9 @@ func Hold(r netsettings.Rules, namespace string, who network.Identity,
 
 // Slots returns what holds an identity for at most so many users of an account, whatever their platform: each
 // slot lets it stand for one. It is remembered for as long as the network's one_identity_for says, or a year.
-func Slots(most int, r netsettings.Rules, namespace string, who network.Identity,
+func Slots(limit int, r netsettings.Rules, namespace string, who network.Identity,
 	s sessions.Session) []store.IdentityBinding {
-	slots := make([]store.IdentityBinding, most)
+	slots := make([]store.IdentityBinding, limit)
 	for i := range slots {
 		slots[i] = store.IdentityBinding{
 			Identity: join("account", namespace, who.Subject, s.Account, strconv.FormatBool(s.Test),

@@ -147,7 +147,7 @@ func (p *pages) drawElsewhere(w http.ResponseWriter, vis visitor, s sessions.Sta
 	left := lease.Until().Sub(p.now())
 	v.count = max(int((left+time.Minute-1)/time.Minute), 1)
 	v.Test, v.Caution = s.Test, true
-	v.Again, v.AgainWord = p.pageURL(token, vis.chosen), "note.again"
+	v.Again, v.AgainText = p.pageURL(token, vis.chosen), "note.again"
 	p.draw(w, v)
 }
 

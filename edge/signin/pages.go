@@ -126,8 +126,8 @@ type look struct {
 	Lead    string // of the question: a text's key
 	Gives   bool   // a code follows the sign-in
 	Note    string // a text's key
-	// AgainWord is the text's key on the button that leads to Again.
-	AgainWord string
+	// AgainText is the text's key on the button that leads to Again.
+	AgainText string
 	Stop      bool    // this browser holds the session and may give it up
 	Caution   bool    // the page has a word of caution
 	Lang      string  // the language chosen on a page, for the forms
@@ -192,7 +192,7 @@ func (p *pages) view(vis visitor, k kind) view {
 		look: look{
 			Kind: k.name, Tone: k.tone, Prefix: p.prefix,
 			CSS: p.prefix + pathAssets + p.assets.css.Name, Icon: p.prefix + pathAssets + p.assets.icon.Name,
-			Lang: vis.chosen, Languages: vis.languages, words: vis.words, AgainWord: "unavailable.again",
+			Lang: vis.chosen, Languages: vis.languages, words: vis.words, AgainText: "unavailable.again",
 		},
 		status: k.status, formAction: "'none'", values: map[string]string{},
 	}

@@ -192,11 +192,11 @@ func (h *Handler) Preview(w http.ResponseWriter, r *http.Request, a Requester, s
 		h.ask(&v, s, "")
 	case pageConfirm:
 		v.Facts, v.Code, v.Caution = facts(s), "K7M2QX", true
-		v.Again, v.AgainWord = again, "note.again"
+		v.Again, v.AgainText = again, "note.again"
 		h.addExpiry(&v, s)
 	case pageElsewhere:
 		v.count, v.Caution = 2, true
-		v.Again, v.AgainWord = again, "note.again"
+		v.Again, v.AgainText = again, "note.again"
 	case pageVerified, pageDeclined, pageRefused, pageUnconfirmed:
 		v.Facts, v.Back = facts(s), a.ReturnURL
 	case pageExpired, pageCanceled:

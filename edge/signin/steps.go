@@ -94,7 +94,7 @@ func (h *Handler) drawConfirm(w http.ResponseWriter, vis visitor, s sessions.Sta
 	v.addBranding(a)
 	v.values["network"] = h.networkName(vis.words, progress.Network)
 	v.Test, v.Caution = s.Test, true
-	v.Again, v.AgainWord = h.pageURL(token, vis.chosen), "note.again"
+	v.Again, v.AgainText = h.pageURL(token, vis.chosen), "note.again"
 	if k == pageConfirm {
 		v.Session, v.Facts, v.formAction = token.Reveal(), facts(s.Session), "'self'"
 		v.Code = h.sessions.CodeFor(s.ID, vis.id)

@@ -31,7 +31,7 @@ func everyPage(words *locale) []view {
 	for _, k := range kinds {
 		v := view{
 			look: look{
-				Kind: k.name, Tone: k.tone, Test: true, AgainWord: "note.again", Left: "ask.left.minutes",
+				Kind: k.name, Tone: k.tone, Test: true, AgainText: "note.again", Left: "ask.left.minutes",
 				Back: "/", Lead: "ask.lead.many", Gives: true, Languages: "?lang=",
 				Caution: k == pageElsewhere || k == pageSignedIn, Nowhere: k == pageNowhere, words: words,
 			},

@@ -136,7 +136,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	requests, abort := context.WithCancel(context.WithValue(context.WithoutCancel(ctx), drainingKey{},
 		(<-chan struct{})(draining)))
 	defer abort()
-	conns := &connCount{most: s.c.MaxConns}
+	conns := &connCount{limit: s.c.MaxConns}
 	srv := s.server(requests, conns)
 	s.up(ln)
 	defer s.down()
@@ -251,7 +251,7 @@ func (s *Server) down() {
 type connCount struct {
 	sync.WaitGroup
 
-	most int
+	limit int
 
 	mu   sync.Mutex
 	open int
@@ -264,7 +264,7 @@ func (c *connCount) state(conn net.Conn, st http.ConnState) {
 	switch st {
 	case http.StateNew:
 		c.Add(1)
-		if c.add(1) > c.most {
+		if c.add(1) > c.limit {
 			_ = conn.Close() // before a byte is read; a connection in a queue would hold others up too
 		}
 	case http.StateClosed, http.StateHijacked:

@@ -47,8 +47,8 @@ const (
 
 // The errors of this package.
 var (
-	// ErrNobody: nobody listens, and nothing was sent.
-	ErrNobody = errors.New("nobody listens")
+	// ErrNoListener: nobody listens, and nothing was sent.
+	ErrNoListener = errors.New("nobody listens")
 	// ErrOver: nothing waits for this answer any more, or it was given already.
 	ErrOver = errors.New("this exchange is over")
 )
@@ -79,14 +79,14 @@ func handSubject(key, listener string) string   { return "listen." + key + "." +
 func answerSubject(key, exchange string) string { return "listened." + key + "." + exchange }
 
 // Find asks whether somebody listens for a key, and returns the listener. It sends nothing of a callback. The
-// error is ErrNobody, or reports that the question was not answered: then it may be asked again.
+// error is ErrNoListener, or reports that the question was not answered: then it may be asked again.
 func (r *Relay) Find(ctx context.Context, key string) (listener string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
 	m, err := r.conn.NC.RequestWithContext(ctx, askSubject(key), nil)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return "", ErrNobody
+		return "", ErrNoListener
 	case err != nil:
 		return "", fmt.Errorf("ask for a listener: %w: %w", natsconf.ErrUnavailable, err)
 	case !isName(string(m.Data)):
@@ -95,7 +95,7 @@ func (r *Relay) Find(ctx context.Context, key string) (listener string, err erro
 	return string(m.Data), nil
 }
 
-// Hand hands a callback over and waits for how it ended, until ctx ends. With ErrNobody nothing was sent;
+// Hand hands a callback over and waits for how it ended, until ctx ends. With ErrNoListener nothing was sent;
 // after any other error it may have been. It is called once for a claim, and hands over once.
 func (r *Relay) Hand(ctx context.Context, key, listener string, c Callback) (Answer, error) {
 	c.Exchange = rand.Text()
@@ -105,7 +105,7 @@ func (r *Relay) Hand(ctx context.Context, key, listener string, c Callback) (Ans
 	}
 	reply, err := r.conn.NC.SubscribeSync(answerSubject(key, c.Exchange))
 	if err != nil {
-		return Answer{}, ErrNobody // nothing was sent, and nothing could be heard
+		return Answer{}, ErrNoListener // nothing was sent, and nothing could be heard
 	}
 	defer func() { _ = reply.Unsubscribe() }()
 	if err := r.conn.NC.PublishMsg(&nats.Msg{
@@ -116,7 +116,7 @@ func (r *Relay) Hand(ctx context.Context, key, listener string, c Callback) (Ans
 	m, err := reply.NextMsgWithContext(ctx)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return Answer{}, ErrNobody
+		return Answer{}, ErrNoListener
 	case err != nil:
 		return Answer{}, fmt.Errorf("wait for the listener: %w", err)
 	}

@@ -45,16 +45,16 @@ func find(t *testing.T, r *devtunnel.Relay) string {
 func TestNobodyListens(t *testing.T) {
 	r := start(t)
 	open(t, r, "key_other")
-	if _, err := r.Find(t.Context(), key); !errors.Is(err, devtunnel.ErrNobody) {
+	if _, err := r.Find(t.Context(), key); !errors.Is(err, devtunnel.ErrNoListener) {
 		t.Errorf("Find = %v", err)
 	}
 	p := open(t, r, key)
 	name := find(t, r)
 	p.Close()
-	if _, err := r.Hand(t.Context(), key, name, callback); !errors.Is(err, devtunnel.ErrNobody) {
+	if _, err := r.Hand(t.Context(), key, name, callback); !errors.Is(err, devtunnel.ErrNoListener) {
 		t.Errorf("Hand = %v", err)
 	}
-	if _, err := r.Find(t.Context(), key); !errors.Is(err, devtunnel.ErrNobody) {
+	if _, err := r.Find(t.Context(), key); !errors.Is(err, devtunnel.ErrNoListener) {
 		t.Errorf("Find = %v", err)
 	}
 }
@@ -117,13 +117,13 @@ func TestUnreadWasNotSent(t *testing.T) {
 	}
 }
 
-// Silence proves nothing: it is not ErrNobody.
+// Silence proves nothing: it is not ErrNoListener.
 func TestSilenceIsNotNobody(t *testing.T) {
 	r := start(t)
 	open(t, r, key)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := r.Hand(ctx, key, find(t, r), callback); err == nil || errors.Is(err, devtunnel.ErrNobody) ||
+	if _, err := r.Hand(ctx, key, find(t, r), callback); err == nil || errors.Is(err, devtunnel.ErrNoListener) ||
 		!errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Hand = %v", err)
 	}

@@ -23,7 +23,7 @@ type files struct {
 	recovering bool // a recovery opened them
 
 	inspected bool              // they were checked against what they must have
-	least     map[string]uint64 // the last sequence that each stream must have
+	minLast   map[string]uint64 // the last sequence that each stream must have
 	counted   *mark             // the counters that there must be
 }
 

@@ -33,10 +33,10 @@ func (f *files) prepare() error {
 	if err := f.makeReady(found); err != nil {
 		return err
 	}
-	f.least = map[string]uint64{}
+	f.minLast = map[string]uint64{}
 	for name, s := range found.streams {
 		if len(s.Blocks) > 0 && !slices.Contains(topology.Unsynced, name) {
-			f.least[name] = s.Last
+			f.minLast[name] = s.Last
 		}
 	}
 	f.counted = found.witness.mark(topology.StreamUsage)
@@ -47,8 +47,8 @@ func (f *files) prepare() error {
 // remember records what a server that has stopped held, for its next start.
 func (f *files) remember(marks []mark) {
 	for _, m := range marks {
-		if _, ok := f.least[m.Name]; ok {
-			f.least[m.Name] = m.Last
+		if _, ok := f.minLast[m.Name]; ok {
+			f.minLast[m.Name] = m.Last
 		}
 	}
 }
@@ -72,9 +72,9 @@ func (f *files) checkServed(ns *server.Server) error {
 	}
 	var damages []Damage
 	for _, m := range marks {
-		if least, ok := f.least[m.Name]; ok && m.Last < least {
+		if minLast, ok := f.minLast[m.Name]; ok && m.Last < minLast {
 			damages = append(damages, Damage{
-				Stream: m.Name, What: "the server has dropped its end", Lost: least - m.Last,
+				Stream: m.Name, What: "the server has dropped its end", Lost: minLast - m.Last,
 			})
 		}
 		if c := f.counted; c != nil && m.Name == c.Name && m.First <= c.First && m.Messages < c.Messages {

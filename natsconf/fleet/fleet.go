@@ -26,23 +26,23 @@ const (
 	// process answers at once, from memory.
 	maxAsk   = 3 * time.Second
 	askQuiet = 400 * time.Millisecond
-	// HostsMost bounds the receiver hosts of one answer: about 50 KiB.
-	HostsMost = 200
-	// answersRoom is how many answers may wait to be read.
-	answersRoom = 1024
+	// MaxHosts bounds the receiver hosts of one answer: about 50 KiB.
+	MaxHosts = 200
+	// maxPendingAnswers is how many answers may wait to be read.
+	maxPendingAnswers = 1024
 )
 
 // Process is what a process reports about itself.
 type Process struct {
-	ID      string    `json:"id"` // of this run
-	Host    string    `json:"host"`
-	PID     int       `json:"pid"`
-	Version string    `json:"version"`
-	Roles   []string  `json:"roles"`
-	Since   time.Time `json:"since"` // when it started
-	Ready   bool      `json:"ready"` // it accepts requests, as /readyz reports
-	Unwell  []Trouble `json:"unwell,omitempty"`
-	Store   Room      `json:"store"`
+	ID       string    `json:"id"` // of this run
+	Host     string    `json:"host"`
+	PID      int       `json:"pid"`
+	Version  string    `json:"version"`
+	Roles    []string  `json:"roles"`
+	Since    time.Time `json:"since"` // when it started
+	Ready    bool      `json:"ready"` // it accepts requests, as /readyz reports
+	Degraded []Failure `json:"unwell,omitempty"`
+	Store    StoreUse  `json:"store"`
 	// Networks are the ids of the identity networks that lead into an edge's dashboard.
 	Networks []string `json:"networks,omitempty"`
 	// of a dispatcher: hosts where something waits or that do not answer, the worst first
@@ -69,7 +69,7 @@ type Copy struct {
 	Lag      float64   `json:"lag_seconds"`
 	Bytes    int64     `json:"bytes"`
 	SameDisk bool      `json:"same_disk,omitempty"` // it is on the filesystem of the store, and lost with it
-	Trouble  string    `json:"trouble,omitempty"`   // why it is not as it should be
+	Failure  string    `json:"trouble,omitempty"`   // why it is not as it should be
 }
 
 // String describes the state of the copy in a line.
@@ -85,14 +85,14 @@ func (c Copy) String() string {
 	return text
 }
 
-// Trouble is a check of /readyz that fails.
-type Trouble struct {
+// Failure is a check of /readyz that fails.
+type Failure struct {
 	Check  string `json:"check"`
 	Reason string `json:"reason"`
 }
 
-// Room is how much of the store is used, in bytes; a limit of 0 means that none is known.
-type Room struct {
+// StoreUse is how much of the store is used, in bytes; a limit of 0 means that none is known.
+type StoreUse struct {
 	Used  int64 `json:"used"`
 	Limit int64 `json:"limit"`
 }
@@ -112,15 +112,15 @@ const BreakerClosed = "closed"
 
 // Presence is the actor that answers for a process.
 type Presence struct {
-	conn *natsconf.Conn
-	tell func() Process
-	log  zerolog.Logger
-	id   string
+	conn   *natsconf.Conn
+	report func() Process
+	log    zerolog.Logger
+	id     string
 }
 
-// NewPresence returns the actor; tell is called for each question and returns at once. The ID is filled in.
-func NewPresence(c *natsconf.Conn, tell func() Process, log zerolog.Logger) *Presence {
-	return &Presence{conn: c, tell: tell, log: log, id: rand.Text()}
+// NewPresence returns the actor; report is called for each question and returns at once. The ID is filled in.
+func NewPresence(c *natsconf.Conn, report func() Process, log zerolog.Logger) *Presence {
+	return &Presence{conn: c, report: report, log: log, id: rand.Text()}
 }
 
 // String names the actor in the supervisor's log.
@@ -128,7 +128,7 @@ func (p *Presence) String() string { return "presence" }
 
 // Serve answers until ctx ends.
 func (p *Presence) Serve(ctx context.Context) error {
-	asked := make(chan *nats.Msg, answersRoom)
+	asked := make(chan *nats.Msg, maxPendingAnswers)
 	sub, err := p.conn.NC.ChanSubscribe(topology.SubjectFleet, asked)
 	if err != nil {
 		return fmt.Errorf("answer for this process: %w: %w", natsconf.ErrUnavailable, err)
@@ -149,9 +149,9 @@ func (p *Presence) answer(m *nats.Msg) {
 	if m.Reply == "" {
 		return
 	}
-	said := p.tell()
-	said.ID, said.Hosts = p.id, said.Hosts[:min(len(said.Hosts), HostsMost)]
-	data, err := json.Marshal(said)
+	report := p.report()
+	report.ID, report.Hosts = p.id, report.Hosts[:min(len(report.Hosts), MaxHosts)]
+	data, err := json.Marshal(report)
 	if err == nil {
 		err = m.Respond(data)
 	}
@@ -196,10 +196,10 @@ func Ask(ctx context.Context, c *natsconf.Conn) ([]Process, error) {
 	}
 }
 
-// Anybody reports whether at least one process runs, for callers that must not take a slow process for none:
-// only 3 s of silence, with questions repeated for processes that were just connecting, mean that none runs.
-// Its error is natsconf.ErrUnavailable.
-func Anybody(ctx context.Context, c *natsconf.Conn) (bool, error) {
+// AnyRunning reports whether at least one process runs, for callers that must not take a slow process for
+// none: only 3 s of silence, with questions repeated for processes that were just connecting, mean that none
+// runs. Its error is natsconf.ErrUnavailable.
+func AnyRunning(ctx context.Context, c *natsconf.Conn) (bool, error) {
 	q, err := newQuestion(c)
 	if err != nil {
 		return false, err
@@ -237,7 +237,7 @@ type question struct {
 }
 
 func newQuestion(c *natsconf.Conn) (*question, error) {
-	q := &question{nc: c.NC, answers: make(chan *nats.Msg, answersRoom)}
+	q := &question{nc: c.NC, answers: make(chan *nats.Msg, maxPendingAnswers)}
 	var err error
 	if q.sub, err = c.NC.ChanSubscribe(c.NC.NewInbox(), q.answers); err != nil {
 		return nil, unasked(err)

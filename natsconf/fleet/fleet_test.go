@@ -34,14 +34,14 @@ func TestWhoIsThere(t *testing.T) {
 		t.Errorf("nobody runs: %+v", all)
 	}
 	since := time.Now()
-	tell := func(p fleet.Process) func() fleet.Process {
+	report := func(p fleet.Process) func() fleet.Process {
 		p.Since = since
 		return func() fleet.Process { return p }
 	}
 	natstest.Serve(t, fleet.NewPresence(conn,
-		tell(fleet.Process{Host: "b", Roles: []string{"edge"}, Ready: true}), zerolog.Nop()))
-	stop := natstest.Serve(t, fleet.NewPresence(conn, tell(fleet.Process{
-		Host: "a", Roles: []string{"dispatcher"}, Hosts: make([]fleet.Host, fleet.HostsMost+1),
+		report(fleet.Process{Host: "b", Roles: []string{"edge"}, Ready: true}), zerolog.Nop()))
+	stop := natstest.Serve(t, fleet.NewPresence(conn, report(fleet.Process{
+		Host: "a", Roles: []string{"dispatcher"}, Hosts: make([]fleet.Host, fleet.MaxHosts+1),
 	}), zerolog.Nop()))
 	var all []fleet.Process
 	natstest.Await(t, "both listen, each from its own time", func() bool {
@@ -51,7 +51,7 @@ func TestWhoIsThere(t *testing.T) {
 	if len(all) != 2 || all[0].Host != "a" || all[1].Host != "b" || all[0].ID == all[1].ID {
 		t.Fatalf("%+v", all)
 	}
-	if len(all[0].Hosts) != fleet.HostsMost || !all[1].Ready {
+	if len(all[0].Hosts) != fleet.MaxHosts || !all[1].Ready {
 		t.Errorf("%d hosts, ready %v", len(all[0].Hosts), all[1].Ready)
 	}
 	stop()
@@ -70,7 +70,7 @@ func TestAnybodyIsNotJudgedByASilence(t *testing.T) {
 	conn := natstest.Start(t)
 	anybody := func() bool {
 		t.Helper()
-		is, err := fleet.Anybody(t.Context(), conn)
+		is, err := fleet.AnyRunning(t.Context(), conn)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +108,7 @@ func TestAnybodyIsNotJudgedByASilence(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := fleet.Anybody(ctx, conn); !errors.Is(err, natsconf.ErrUnavailable) {
+	if _, err := fleet.AnyRunning(ctx, conn); !errors.Is(err, natsconf.ErrUnavailable) {
 		t.Errorf("after its end: %v", err)
 	}
 }

@@ -106,13 +106,13 @@ func wipe(tb testing.TB, urls string) {
 func startCluster() (hosts []string, err error) {
 	cmd := exec.Command(os.Args[0]) //nolint:gosec // this very test binary
 	cmd.Env = append(os.Environ(), serversVariable+"=1")
-	hold, told, err := startChild(cmd)
+	hold, ready, err := startChild(cmd)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = told.Close() }()
+	defer func() { _ = ready.Close() }()
 	cluster.hold = hold
-	line, err := bufio.NewReader(told).ReadString('\n')
+	line, err := bufio.NewReader(ready).ReadString('\n')
 	if err != nil {
 		return nil, fmt.Errorf("the servers did not start: %w", err)
 	}
@@ -120,12 +120,12 @@ func startCluster() (hosts []string, err error) {
 }
 
 // startChild starts a process that ends when hold is closed, and of which told is the standard output.
-func startChild(cmd *exec.Cmd) (hold, told *os.File, err error) {
+func startChild(cmd *exec.Cmd) (hold, ready *os.File, err error) {
 	stdin, hold, err := os.Pipe()
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a pipe: %w", err)
 	}
-	told, stdout, err := os.Pipe()
+	ready, stdout, err := os.Pipe()
 	if err != nil {
 		_, _ = stdin.Close(), hold.Close()
 		return nil, nil, fmt.Errorf("make a pipe: %w", err)
@@ -134,8 +134,8 @@ func startChild(cmd *exec.Cmd) (hold, told *os.File, err error) {
 	err = cmd.Start()
 	_, _ = stdin.Close(), stdout.Close() // the child has its own
 	if err != nil {
-		_, _ = hold.Close(), told.Close()
+		_, _ = hold.Close(), ready.Close()
 		return nil, nil, fmt.Errorf("start the servers: %w", err)
 	}
-	return hold, told, nil
+	return hold, ready, nil
 }

@@ -162,13 +162,13 @@ func (tr *Trio) node(name string) *node {
 func (n *node) start() error {
 	cmd := exec.Command(os.Args[0]) //nolint:gosec // this very test binary
 	cmd.Env = append(os.Environ(), nodeVariable+"="+n.args)
-	hold, told, err := startChild(cmd)
+	hold, ready, err := startChild(cmd)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = told.Close() }()
+	defer func() { _ = ready.Close() }()
 	n.cmd, n.hold = cmd, hold
-	if _, err := bufio.NewReader(told).ReadString('\n'); err != nil {
+	if _, err := bufio.NewReader(ready).ReadString('\n'); err != nil {
 		return fmt.Errorf("server %s did not start: %w", n.name, err)
 	}
 	return nil

@@ -44,12 +44,12 @@ type Event struct {
 
 // Fault is what befalls a message. The zero value is that it arrives, and that its answer does.
 type Fault struct {
-	Lost        bool          // it never arrives; of a delivery: on its way to the client
-	Late        time.Duration // it arrives so much later, behind others
-	Unanswered  bool          // it arrives, and its answer is lost
-	AnswerLate  time.Duration // its answer comes so much later
-	NobodyThere bool          // no leader: the sender is told that nobody is there, and nothing is done
-	Again       time.Duration // of a delivery: it is delivered anew so much later, as if nobody held it
+	Lost         bool          // it never arrives; of a delivery: on its way to the client
+	Late         time.Duration // it arrives so much later, behind others
+	Unanswered   bool          // it arrives, and its answer is lost
+	AnswerLate   time.Duration // its answer comes so much later
+	NoResponders bool          // no leader: the sender is told that nobody is there, and nothing is done
+	Again        time.Duration // of a delivery: it is delivered anew so much later, as if nobody held it
 }
 
 // Broker is one store of streams, with all its servers.
@@ -194,7 +194,7 @@ func (b *Broker) receive(c *client, m wireMsg) {
 	}
 	fault := b.faultOf(kind, s, c.of.name, m)
 	if s != nil && kind != KindAck && time.Now().Before(b.leaderless[s.config.Name]) {
-		fault.NobodyThere = true
+		fault.NoResponders = true
 	}
 	do := func() {
 		switch kind {
@@ -208,7 +208,7 @@ func (b *Broker) receive(c *client, m wireMsg) {
 	}
 	switch {
 	case fault.Lost:
-	case fault.NobodyThere:
+	case fault.NoResponders:
 		b.status(m.reply, 503, "", nil)
 	default:
 		b.after(fault.Late, do)

@@ -61,11 +61,11 @@ func newDecoder(stream string, number uint32) (*decoder, error) {
 // holds at least the head.
 func recordSize(b []byte) int {
 	le := binary.LittleEndian
-	size, least := int(le.Uint32(b)&^headersBit), recordHead+int(le.Uint16(b[20:]))+checksum
+	size, minimum := int(le.Uint32(b)&^headersBit), recordHead+int(le.Uint16(b[20:]))+checksum
 	if le.Uint32(b)&headersBit != 0 {
-		least += 4
+		minimum += 4
 	}
-	if size < least {
+	if size < minimum {
 		return 0
 	}
 	return size

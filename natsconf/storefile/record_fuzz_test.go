@@ -81,11 +81,11 @@ func sumOf(stream string, raw []byte) []byte {
 func sumUp(stream string, b []byte) {
 	le := binary.LittleEndian
 	for len(b) >= headBytes {
-		size, least := int(le.Uint32(b)&^(1<<31)), headBytes+int(le.Uint16(b[20:]))+sumBytes
+		size, minimum := int(le.Uint32(b)&^(1<<31)), headBytes+int(le.Uint16(b[20:]))+sumBytes
 		if le.Uint32(b)&(1<<31) != 0 {
-			least += 4
+			minimum += 4
 		}
-		if size < least || size > len(b) {
+		if size < minimum || size > len(b) {
 			return
 		}
 		copy(b[size-sumBytes:], sumOf(stream, b[:size]))

@@ -34,7 +34,7 @@ type Gauge struct {
 	conn     *natsconf.Conn
 	embedded *embedded.Server // nil for an external server, whose account limit counts
 	used     atomic.Int64
-	most     atomic.Int64
+	limit    atomic.Int64
 	free     atomic.Int64
 }
 
@@ -43,7 +43,7 @@ func NewGauge(c *natsconf.Conn, embedded *embedded.Server) *Gauge {
 	g := &Gauge{conn: c, embedded: embedded}
 	g.free.Store(MinFreeBytes)
 	if embedded != nil {
-		g.most.Store(embedded.Limit())
+		g.limit.Store(embedded.Limit())
 	}
 	return g
 }
@@ -80,12 +80,12 @@ func (g *Gauge) readOnce(ctx context.Context) {
 	}
 	g.used.Store(int64(info.Store)) //nolint:gosec // a store of 2^63 bytes is not near
 	if g.embedded == nil && info.Limits.MaxStore > 0 {
-		g.most.Store(info.Limits.MaxStore)
+		g.limit.Store(info.Limits.MaxStore)
 	}
 }
 
 // Use returns the bytes used and the limit; a limit of 0 means none is known.
-func (g *Gauge) Use() (used, limit int64) { return g.used.Load(), g.most.Load() }
+func (g *Gauge) Use() (used, limit int64) { return g.used.Load(), g.limit.Load() }
 
 // High reports whether there is no room for new sessions.
 func (g *Gauge) High() bool { return g.Check() != nil }
@@ -114,7 +114,7 @@ func (g *Gauge) Measure(r prometheus.Registerer) {
 		}, func() float64 { return float64(g.used.Load()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "verifyd_store_limit_bytes", Help: "Limit of JetStream's store; 0 where none is known.",
-		}, func() float64 { return float64(g.most.Load()) }),
+		}, func() float64 { return float64(g.limit.Load()) }),
 	)
 	if g.embedded != nil {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

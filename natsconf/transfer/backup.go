@@ -206,7 +206,7 @@ func (f *File) Restore(ctx context.Context, c *natsconf.Conn, assets []Asset, sk
 		if a.counter {
 			continue
 		}
-		last, err := Brought(ctx, c, a)
+		last, err := Filled(ctx, c, a)
 		if err != nil {
 			return nil, err
 		}
@@ -231,7 +231,7 @@ func (f *File) Restore(ctx context.Context, c *natsconf.Conn, assets []Asset, sk
 	}, func(ending) {})
 	reports := make([]Report, len(assets))
 	for i, a := range assets {
-		reports[i] = Report{Stream: a.Stream, Brought: brought[a.Stream]}
+		reports[i] = Report{Stream: a.Stream, Filled: brought[a.Stream]}
 	}
 	return reports, err
 }

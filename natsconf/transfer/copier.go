@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// CopyMost is how far a copy may be behind its store.
-	CopyMost = 5 * time.Second
+	// MaxCopyLag is how far a copy may be behind its store.
+	MaxCopyLag = 5 * time.Second
 	// copyRetry and maxCopyRetry bound the pause after a failure.
 	copyRetry    = time.Second
 	maxCopyRetry = 10 * time.Second
@@ -44,9 +44,9 @@ type CopierConfig struct {
 	Renews func(stream, subject string) bool
 	Log    zerolog.Logger
 
-	// RenewAfter is the age at which a generation is replaced by a new one, 24 h when zero; RenewLeast is the
+	// RenewAfter is the age at which a generation is replaced by a new one, 24 h when zero; MinRenew is the
 	// minimum time between two, 10 min when zero.
-	RenewAfter, RenewLeast time.Duration
+	RenewAfter, MinRenew time.Duration
 }
 
 // Copier is the actor that keeps a copy of an embedded store.
@@ -88,7 +88,7 @@ func (s CopyState) Lag(now time.Time) time.Duration {
 
 // NewCopier returns a copier. It does nothing until served.
 func NewCopier(c CopierConfig) *Copier {
-	c.RenewAfter, c.RenewLeast = cmp.Or(c.RenewAfter, copyRenew), cmp.Or(c.RenewLeast, minRenew)
+	c.RenewAfter, c.MinRenew = cmp.Or(c.RenewAfter, copyRenew), cmp.Or(c.MinRenew, minRenew)
 	return &Copier{c: c, state: CopyState{Dir: c.Dir, Since: time.Now()}}
 }
 

@@ -309,7 +309,7 @@ func TestErasedLeavesTheCopy(t *testing.T) {
 	t.Parallel()
 	c := newCopied(t, t.TempDir())
 	c.config = func(o *transfer.CopierConfig) {
-		o.RenewLeast = 2 * time.Second
+		o.MinRenew = 2 * time.Second
 		o.Skip = func(ctx context.Context) (transfer.Skip, error) {
 			_, err := c.conn.Last(ctx, topology.BucketStream(topology.BucketStore),
 				topology.BucketSubject(topology.BucketStore, "erased.s1"))
@@ -380,7 +380,7 @@ func TestCopySurvivesItsDisk(t *testing.T) {
 		return errors.Is(c.copier.State().Err, syscall.ENOSPC)
 	})
 	natstest.Await(t, "the copy to be behind", func() bool {
-		return c.copier.State().Lag(time.Now()) > transfer.CopyMost
+		return c.copier.State().Lag(time.Now()) > transfer.MaxCopyLag
 	})
 	if err := c.check(); err != nil {
 		t.Errorf("the copy on a full disk: %v", err)

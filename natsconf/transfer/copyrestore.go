@@ -160,7 +160,7 @@ func (s *storeCopy) Restore(ctx context.Context, c *natsconf.Conn, assets []Asse
 			continue
 		}
 		var err error
-		if one.since, err = Brought(ctx, c, a); err != nil {
+		if one.since, err = Filled(ctx, c, a); err != nil {
 			return nil, err
 		}
 	}
@@ -176,7 +176,7 @@ func (s *storeCopy) Restore(ctx context.Context, c *natsconf.Conn, assets []Asse
 		if err := r.flush(one); err != nil {
 			return nil, err
 		}
-		reports = append(reports, Report{Stream: a.Stream, Brought: one.brought})
+		reports = append(reports, Report{Stream: a.Stream, Filled: one.brought})
 	}
 	return reports, nil
 }

@@ -152,7 +152,7 @@ func (r *copyRun) notRenewed(err error) error {
 		return err
 	}
 	if err != nil {
-		r.notBefore = time.Now().Add(r.c.RenewLeast)
+		r.notBefore = time.Now().Add(r.c.MinRenew)
 		r.c.Log.Error().Err(err).Str("dir", r.c.Dir).Msg("the copy goes on, but cannot be made anew")
 	}
 	return nil
@@ -225,5 +225,5 @@ func (r *copyRun) due() bool {
 	if time.Now().Before(r.notBefore) {
 		return false
 	}
-	return age > r.c.RenewAfter || s.Bytes > copyGrown*s.First+copySlack || r.renew && age > r.c.RenewLeast
+	return age > r.c.RenewAfter || s.Bytes > copyGrown*s.First+copySlack || r.renew && age > r.c.MinRenew
 }

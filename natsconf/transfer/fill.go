@@ -30,9 +30,9 @@ const (
 	fillTries = 5
 )
 
-// Brought returns the sequence, in the store that it came from, of the last message that was brought; 0 if
+// Filled returns the sequence, in the store that it came from, of the last message that was brought; 0 if
 // none was.
-func Brought(ctx context.Context, c *natsconf.Conn, a Asset) (uint64, error) {
+func Filled(ctx context.Context, c *natsconf.Conn, a Asset) (uint64, error) {
 	m, err := c.Last(ctx, a.Stream, ">")
 	if errors.Is(err, natsconf.ErrNotFound) {
 		return 0, nil
@@ -102,7 +102,7 @@ func fillPage(ctx context.Context, c *natsconf.Conn, a Asset, items []Item) (err
 			ctx.Err() != nil:
 			return err
 		}
-		last, berr := Brought(ctx, c, a)
+		last, berr := Filled(ctx, c, a)
 		if berr != nil {
 			return berr
 		}
@@ -260,8 +260,8 @@ func Empty(ctx context.Context, c *natsconf.Conn, assets []Asset, skip Skip) (bo
 
 // Report is what one run has done with an asset.
 type Report struct {
-	Stream  string
-	Brought int // messages in this run
+	Stream string
+	Filled int // messages in this run
 }
 
 // Copy brings the messages of an asset that one store has, and the other does not have yet. The errors are
@@ -270,7 +270,7 @@ func Copy(ctx context.Context, from, to *natsconf.Conn, a Asset, skip Skip) (Rep
 	r := Report{Stream: a.Stream}
 	since := uint64(1)
 	if !a.counter {
-		last, err := Brought(ctx, to, a)
+		last, err := Filled(ctx, to, a)
 		if err != nil {
 			return r, err
 		}
@@ -278,7 +278,7 @@ func Copy(ctx context.Context, from, to *natsconf.Conn, a Asset, skip Skip) (Rep
 	}
 	err := Read(ctx, from, a, skip, since, time.Now(), func(items []Item) error {
 		n, err := Fill(ctx, to, a, items)
-		r.Brought += n
+		r.Filled += n
 		crashpoint.Reach(crashpoint.MovePage)
 		return err
 	})

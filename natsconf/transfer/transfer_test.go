@@ -48,7 +48,7 @@ func (p pair) copy(t *testing.T) (brought int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		brought += r.Brought
+		brought += r.Filled
 	}
 	return brought
 }

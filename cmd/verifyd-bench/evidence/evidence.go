@@ -69,13 +69,13 @@ func measure(ctx context.Context, root, command string, log io.Writer) (string, 
 	if before, after, ok := strings.Cut(command, " -args "); ok {
 		cmd.Args[2] = before + " -count=1 -args " + after
 	}
-	var said bytes.Buffer
-	cmd.Dir, cmd.Stdout, cmd.Stderr = root, io.MultiWriter(&said, log), log
+	var output bytes.Buffer
+	cmd.Dir, cmd.Stdout, cmd.Stderr = root, io.MultiWriter(&output, log), log
 	if err := cmd.Run(); err != nil {
 		return "", err
 	}
 	var all []string
-	for _, line := range figures.FindAllStringSubmatch(said.String(), -1) {
+	for _, line := range figures.FindAllStringSubmatch(output.String(), -1) {
 		all = append(all, strings.ReplaceAll(line[1], "|", "/"))
 	}
 	if len(all) == 0 {

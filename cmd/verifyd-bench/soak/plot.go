@@ -44,9 +44,9 @@ func (w *watch) plot() []byte {
 
 // panel draws the figures of one name.
 func panel(b *strings.Builder, of []*series) {
-	var most, last float64
+	var highest, last float64
 	for _, s := range of {
-		most = max(most, slices.Max(append([]float64{1}, s.Values...)))
+		highest = max(highest, slices.Max(append([]float64{1}, s.Values...)))
 		if n := len(s.At); n > 0 {
 			last = max(last, s.At[n-1].Seconds())
 		}
@@ -54,13 +54,13 @@ func panel(b *strings.Builder, of []*series) {
 	fmt.Fprintf(b, `<text x="0" y="-8" font-weight="bold">%s %s</text>`, html.EscapeString(of[0].Name),
 		of[0].Unit)
 	fmt.Fprintf(b, `<path d="M0 0V%d H%d" fill="none" stroke="#888"/>`, plotHeight, plotWidth)
-	fmt.Fprintf(b, `<text x="-8" y="10" text-anchor="end">%.0f</text>`, most)
+	fmt.Fprintf(b, `<text x="-8" y="10" text-anchor="end">%.0f</text>`, highest)
 	fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="end">%.0f min</text>`, plotWidth, plotHeight+16, last/60)
 	for i, s := range of {
 		var points []string
 		for j, v := range s.Values {
 			points = append(points, fmt.Sprintf("%.1f,%.1f", s.At[j].Seconds()/max(last, 1)*plotWidth,
-				plotHeight-v/most*plotHeight))
+				plotHeight-v/highest*plotHeight))
 		}
 		colour := colours[i%len(colours)]
 		fmt.Fprintf(b, `<polyline fill="none" stroke="%s" stroke-width="1.5" points="%s"/>`, colour,

@@ -48,8 +48,8 @@ func Run(ctx context.Context, o Options) (err error) {
 	binary := filepath.Join(o.Dir, "verifyd")
 	build := exec.CommandContext(ctx, "go", "build", "-o", binary, //nolint:gosec // our own source
 		"-ldflags=-X verifyd/cmd/verifyd/config.retentionSpare="+retentionSpare, "verifyd/cmd/verifyd")
-	if said, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build verifyd: %w\n%s\nrun this in verifyd's source", err, said)
+	if output, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build verifyd: %w\n%s\nrun this in verifyd's source", err, output)
 	}
 	defer func() { _ = os.Remove(binary) }()
 	s, err := newSite(ctx, o, binary)
@@ -81,13 +81,13 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("stopped before the end: %w", err)
 	}
-	_, _ = fmt.Fprintf(o.Out, "%s\n%s\n%s", s.done.String(), crowd.toll.String(), watched.table())
+	_, _ = fmt.Fprintf(o.Out, "%s\n%s\n%s", s.done.String(), crowd.tally.String(), watched.table())
 	plot := filepath.Join(o.Dir, "soak.svg")
 	if err := os.WriteFile(plot, watched.plot(), 0o600); err != nil {
 		return err
 	}
 	_, _ = fmt.Fprintln(o.Out, "plots:", plot)
-	return errors.Join(faults, crowd.toll.err(), watched.err())
+	return errors.Join(faults, crowd.tally.err(), watched.err())
 }
 
 // say writes a line about what happens, with the time.

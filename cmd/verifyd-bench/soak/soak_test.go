@@ -117,27 +117,27 @@ func TestJudge(t *testing.T) {
 		status   int
 		posts    int
 		verified bool
-		want     func(*toll) int
+		want     func(*tally) int
 		broken   bool
 	}{
 		"delivered": {answer: `{"id":"i","state":"verified","delivery":{"state":"delivered"}}`, posts: 1,
-			verified: true, want: func(t *toll) int { return t.Delivered }},
+			verified: true, want: func(t *tally) int { return t.Delivered }},
 		"nobody knows": {answer: `{"id":"i","state":"verified","delivery":{"state":"unknown"}}`, posts: 1,
-			verified: true, want: func(t *toll) int { return t.Unknown }},
+			verified: true, want: func(t *tally) int { return t.Unknown }},
 		"left": {answer: `{"id":"i","state":"pending","delivery":{"state":"none"}}`,
-			want: func(t *toll) int { return t.Left }},
+			want: func(t *tally) int { return t.Left }},
 		"a second POST": {answer: `{"id":"i","state":"verified","delivery":{"state":"delivered"}}`, posts: 2,
-			verified: true, want: func(t *toll) int { return t.Duplicates }, broken: true},
+			verified: true, want: func(t *tally) int { return t.Duplicates }, broken: true},
 		"told verified, and failed": {answer: `{"id":"i","state":"failed","delivery":{"state":"delivered"}}`,
-			posts: 1, verified: true, want: func(t *toll) int { return t.ToldFalsely }, broken: true},
+			posts: 1, verified: true, want: func(t *tally) int { return t.ReportedFalsely }, broken: true},
 		"said delivered, and never came": {
 			answer:   `{"id":"i","state":"verified","delivery":{"state":"delivered"}}`,
-			verified: true, want: func(t *toll) int { return t.ToldFalsely }, broken: true},
+			verified: true, want: func(t *tally) int { return t.ReportedFalsely }, broken: true},
 		"said undeliverable, and came": {
 			answer: `{"id":"i","state":"verified","delivery":{"state":"undeliverable"}}`, posts: 1,
-			verified: true, want: func(t *toll) int { return t.ToldFalsely }, broken: true},
+			verified: true, want: func(t *tally) int { return t.ReportedFalsely }, broken: true},
 		"gone": {answer: `{"code":"session_not_found","status":404}`, status: http.StatusNotFound,
-			want: func(t *toll) int { return t.Lost }, broken: true},
+			want: func(t *tally) int { return t.Lost }, broken: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -156,8 +156,8 @@ func TestJudge(t *testing.T) {
 				t.Fatal(err)
 			}
 			crowd.judge(t.Context(), client.Started{Session: token}, c.verified)
-			if c.want(&crowd.toll) != 1 || errors.Is(crowd.toll.err(), ErrBroken) != c.broken {
-				t.Errorf("%s: %v", crowd.toll.String(), crowd.toll.err())
+			if c.want(&crowd.tally) != 1 || errors.Is(crowd.tally.err(), ErrBroken) != c.broken {
+				t.Errorf("%s: %v", crowd.tally.String(), crowd.tally.err())
 			}
 		})
 	}

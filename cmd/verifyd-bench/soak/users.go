@@ -26,21 +26,21 @@ const (
 
 // crowd is the users and the integrator, and what they saw.
 type crowd struct {
-	s    *site
-	rate int
-	c    *client.Client
-	toll toll
-	seed uint64
-	web  *http.Transport // the integrator's connections
+	s     *site
+	rate  int
+	c     *client.Client
+	tally tally
+	seed  uint64
+	web   *http.Transport // the integrator's connections
 }
 
-// toll is what came of the sessions.
-type toll struct {
-	mu                                      sync.Mutex
-	Started, NotStarted                     int
-	Delivered, Unknown, Undeliverable, Left int
-	Duplicates, Lost, Stuck, ToldFalsely    int
-	first                                   error // of what is wrong
+// tally counts how the sessions ended.
+type tally struct {
+	mu                                       sync.Mutex
+	Started, NotStarted                      int
+	Delivered, Unknown, Undeliverable, Left  int
+	Duplicates, Lost, Stuck, ReportedFalsely int
+	first                                    error // of what is wrong
 }
 
 func newCrowd(s *site, o Options) *crowd {
@@ -54,7 +54,7 @@ func (c *crowd) run(ctx, loaded context.Context) {
 	if c.c, err = client.New(c.s.base, c.s.key, client.WithHTTPClient(&http.Client{
 		Transport: c.web, Timeout: demo.BrowserTimeout,
 	})); err != nil {
-		c.toll.wrong(&c.toll.Lost, err)
+		c.tally.wrong(&c.tally.Lost, err)
 		return
 	}
 	tick := time.NewTicker(time.Second / time.Duration(c.rate))
@@ -83,10 +83,10 @@ func (c *crowd) session(ctx context.Context, i int) {
 		return err
 	})
 	if err != nil {
-		c.toll.count(&c.toll.NotStarted) // nothing was promised
+		c.tally.count(&c.tally.NotStarted) // nothing was promised
 		return
 	}
-	c.toll.count(&c.toll.Started)
+	c.tally.count(&c.tally.Started)
 	verified := false
 	if steps := rng.IntN(10); steps < 8 { // the others never open the link
 		verified = c.signIn(ctx, s, steps < 7) // some give up at the network
@@ -143,7 +143,7 @@ func (c *crowd) judge(ctx context.Context, s client.Started, verified bool) {
 		return nil
 	})
 	posts := c.s.receivers.of(webhookID(s.Session))
-	t := &c.toll
+	t := &c.tally
 	fault := fmt.Errorf("session %s: page verified %v, %s, delivery %s %+v, %d POSTs: %w", s.ID(), verified,
 		got.State, got.Delivery.State, got.Delivery.Attempts, posts, err)
 	_, gone := errors.AsType[fatalError](err)
@@ -156,10 +156,10 @@ func (c *crowd) judge(ctx context.Context, s client.Started, verified bool) {
 	case posts > 1:
 		t.wrong(&t.Duplicates, fault)
 	case verified && got.State != client.Verified:
-		t.wrong(&t.ToldFalsely, fault)
+		t.wrong(&t.ReportedFalsely, fault)
 	case got.Delivery.State == "delivered" && posts == 0, got.Delivery.State == "undeliverable" && posts > 0,
 		got.Delivery.State == "none" && posts > 0:
-		t.wrong(&t.ToldFalsely, fault)
+		t.wrong(&t.ReportedFalsely, fault)
 	case got.Delivery.State == "delivered":
 		t.count(&t.Delivered)
 	case got.Delivery.State == "unknown":
@@ -171,13 +171,13 @@ func (c *crowd) judge(ctx context.Context, s client.Started, verified bool) {
 	}
 }
 
-func (t *toll) count(n *int) {
+func (t *tally) count(n *int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	*n++
 }
 
-func (t *toll) wrong(n *int, err error) {
+func (t *tally) wrong(n *int, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	*n++
@@ -187,25 +187,25 @@ func (t *toll) wrong(n *int, err error) {
 }
 
 // started returns how many sessions have been started.
-func (t *toll) started() int {
+func (t *tally) started() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.Started
 }
 
 // String is what came of the sessions, on a line.
-func (t *toll) String() string {
+func (t *tally) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return fmt.Sprintf("%d sessions, %d starts given up; %d delivered, %d unknown, %d undeliverable, "+
 		"%d left by their users; %d duplicates, %d lost, %d stuck, %d told falsely", t.Started, t.NotStarted,
-		t.Delivered, t.Unknown, t.Undeliverable, t.Left, t.Duplicates, t.Lost, t.Stuck, t.ToldFalsely)
+		t.Delivered, t.Unknown, t.Undeliverable, t.Left, t.Duplicates, t.Lost, t.Stuck, t.ReportedFalsely)
 }
 
-func (t *toll) err() error {
+func (t *tally) err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.Duplicates+t.Lost+t.Stuck+t.ToldFalsely > 0 {
+	if t.Duplicates+t.Lost+t.Stuck+t.ReportedFalsely > 0 {
 		return fmt.Errorf("%w: %w", ErrBroken, t.first)
 	}
 	return nil

@@ -59,7 +59,7 @@ func (w *watch) run(ctx context.Context) {
 
 func (w *watch) sample() {
 	at := time.Since(w.began)
-	w.count = append(w.count, w.crowd.toll.started())
+	w.count = append(w.count, w.crowd.tally.started())
 	before := 0
 	if i := len(w.count) - 1 - int(keep/sampleEvery); i >= 0 {
 		before = w.count[i]

@@ -1,19 +1,18 @@
-// Package alarm notifies operators of what they should look at: once for each cause, and once more when it is
-// over, however many processes see it.
+// Package alarm notifies operators of conditions that need attention: once for each cause, and once more when
+// it is over, however many processes see it.
 //
-// The same mechanism notifies accounts of what has been open for a while, with records of its own
-// (Config.Stream).
+// The same mechanism notifies accounts of conditions that last, with records of its own (Config.Stream).
 //
 // The law:
 //
 //  1. A cause is a type and what it is about. Its record in the stream is changed only by a process that has
 //     read it (a conditional write). The process that opens or ends a cause sends the event; if it dies
-//     before that, another takes over after tellerLease.
+//     before that, another takes over after notifierLease.
 //  2. A cause stays open while any process reports it. A process that is silent for reporterLease no longer
 //     reports anything.
 //  3. A cause that was sent as raised is sent as resolved. A cause that ended before it could be sent is not
 //     sent at all.
-//  4. An event is sent at least once, with the same id each time, by which a receiver recognizes a repeat.
+//  4. An event is sent at least once, with the same id each time, so that a receiver recognizes a repeat.
 package alarm
 
 import (
@@ -39,25 +38,26 @@ import (
 )
 
 const (
-	// Every is how often the causes are looked at, and so about how long it takes until operators are told.
+	// Every is the interval between checks of the causes, and so about how long it takes until operators are
+	// notified.
 	Every = 10 * time.Second
-	// reporterLease is after how long without a word a process no longer reports a cause; it says one each
-	// reporterWord.
-	reporterLease = 2 * time.Minute
-	reporterWord  = 30 * time.Second
-	// tellerLease is how long one process tries to tell, before another may.
-	tellerLease = time.Minute
-	// keptResolved is how long the record of a cause that is over stays, for people who look.
+	// reporterLease is how long a report of a cause is valid; a process renews its report every
+	// reporterRenewal.
+	reporterLease   = 2 * time.Minute
+	reporterRenewal = 30 * time.Second
+	// notifierLease is how long one process tries to notify before another may.
+	notifierLease = time.Minute
+	// keptResolved is how long the record of a resolved cause is kept, for people who look.
 	keptResolved = time.Hour
-	// lookWait bounds one look.
-	lookWait = 30 * time.Second
+	// checkTimeout bounds one check of the causes.
+	checkTimeout = 30 * time.Second
 
 	recordVersion = 1
-	// Subject is below which events are published: its type follows.
+	// Subject is the prefix of the subjects of events: the type follows.
 	Subject = topology.SubjectAlarms + "."
 )
 
-// Type names a kind of cause. The names are part of what operators build on: none is ever changed.
+// Type names a kind of cause. The names are part of the interface to operators and never change.
 type Type string
 
 // The types.
@@ -72,7 +72,7 @@ const (
 	CopyBehind         Type = "copy.behind"
 )
 
-// Status is whether a cause is there.
+// Status reports whether a cause persists.
 type Status string
 
 // The states of a cause.
@@ -84,12 +84,12 @@ const (
 // Condition is a cause as one process sees it now.
 type Condition struct {
 	Type   Type
-	About  string         // what it is about, as a host or an id; empty: the whole service
-	Detail string         // one sentence for people, without secrets and without anything of a user
+	About  string         // what it is about, such as a host or an id; empty: the whole service
+	Detail string         // one sentence for people, without secrets or user data
 	Data   map[string]any // the figures in it
-	// Until is until when it holds by itself, though nobody reports it; zero: while it is reported.
+	// Until is the instant until which it holds without being reported; zero: it holds while it is reported.
 	Until time.Time
-	// Over says that it is known not to be so, which ends it whatever Until says.
+	// Over is set when the condition is known not to hold, which ends it whatever Until is.
 	Over bool
 }
 
@@ -104,7 +104,7 @@ func ToOperators(conn *natsconf.Conn, log zerolog.Logger) func(Event) {
 	}
 }
 
-// Event is what operators are told, as JSON.
+// Event is the notification to operators, as JSON.
 type Event struct {
 	ID     string         `json:"id"` // the same for every copy
 	Type   Type           `json:"type"`
@@ -121,10 +121,10 @@ type record struct {
 	Version   int                  `json:"v"`
 	Event     Event                `json:"event"`
 	Until     time.Time            `json:"until,omitzero"`
-	Reporters map[string]time.Time `json:"reporters,omitempty"` // when each last said so
-	Told      bool                 `json:"told"`
+	Reporters map[string]time.Time `json:"reporters,omitempty"` // when each last reported it
+	Notified  bool                 `json:"told"`
 	Tries     int                  `json:"tries"`
-	Teller    time.Time            `json:"teller,omitzero"` // until when the present teller has time
+	Notifier  time.Time            `json:"teller,omitzero"` // until when the present notifier has time
 
 	sequence uint64 // of the message; 0: there is none
 }
@@ -132,32 +132,32 @@ type record struct {
 // Config is what a Keeper needs.
 type Config struct {
 	Conn *natsconf.Conn
-	// Stream and Prefix are where the records are: operators' in their bucket where empty.
+	// Stream and Prefix select where the records are stored; if empty, in the operators' bucket.
 	Stream, Prefix string
-	// Name is the actor's in the supervisor's log; "alarms" where empty.
+	// Name is the actor's in the supervisor's log; "alarms" if empty.
 	Name    string
 	Sources []func(ctx context.Context) []Condition
-	// Announce is called once for each event before it is told; nil: nobody listens.
+	// Announce is called once for each event before it is sent; it may be nil.
 	Announce func(e Event)
-	// Tell brings an event to whom it concerns; nil: that it was announced is enough. An error means that it
-	// is tried again.
-	Tell    func(ctx context.Context, e Event) error
+	// Notify sends an event to its recipients; nil: announcing it is enough. After an error it is tried
+	// again.
+	Notify  func(ctx context.Context, e Event) error
 	Log     zerolog.Logger
-	Metrics prometheus.Registerer // nil: nothing is measured
+	Metrics prometheus.Registerer // nil: no metrics
 	Now     func() time.Time      // time.Now when nil
 }
 
-// Keeper is the actor that looks at the causes and tells operators.
+// Keeper is the actor that checks the causes and notifies operators.
 type Keeper struct {
-	c      Config
-	self   string
-	told   *prometheus.CounterVec
-	untold prometheus.Gauge
+	c        Config
+	self     string
+	notified *prometheus.CounterVec
+	pending  prometheus.Gauge
 
-	looking sync.Mutex // one look at a time: sources remember what they saw
+	looking sync.Mutex // one check at a time: sources remember what they saw
 }
 
-// New makes a keeper. It does nothing until served.
+// New returns a keeper. It does nothing until served.
 func New(c Config) *Keeper {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -169,16 +169,16 @@ func New(c Config) *Keeper {
 	c.Name = cmp.Or(c.Name, "alarms")
 	k := &Keeper{
 		c: c, self: rand.Text(),
-		told: prometheus.NewCounterVec(prometheus.CounterOpts{
+		notified: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "verifyd_alarms_total", Help: "Operator events that this process told, by type and status.",
 		}, []string{"type", "status"}),
-		untold: prometheus.NewGauge(prometheus.GaugeOpts{
+		pending: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "verifyd_alarms_untold",
 			Help: "Operator events of the whole service that nobody could be told of yet.",
 		}),
 	}
 	if c.Metrics != nil {
-		c.Metrics.MustRegister(k.told, k.untold)
+		c.Metrics.MustRegister(k.notified, k.pending)
 	}
 	return k
 }
@@ -186,14 +186,14 @@ func New(c Config) *Keeper {
 // String names the actor in the supervisor's log.
 func (k *Keeper) String() string { return k.c.Name }
 
-// Serve looks until ctx ends.
+// Serve checks the causes until ctx ends.
 func (k *Keeper) Serve(ctx context.Context) error {
 	tick := time.NewTicker(Every)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			if err := k.LookOnce(ctx); err != nil && ctx.Err() == nil {
+			if err := k.CheckOnce(ctx); err != nil && ctx.Err() == nil {
 				k.c.Log.Warn().Err(err).Str("of", k.c.Name).
 					Msg("the alarms cannot be looked at")
 			}
@@ -203,12 +203,12 @@ func (k *Keeper) Serve(ctx context.Context) error {
 	}
 }
 
-// LookOnce compares what this process sees with what is stored, and tells what is its to tell. Its error is
-// natsconf.ErrUnavailable.
-func (k *Keeper) LookOnce(ctx context.Context) error {
+// CheckOnce compares what this process sees with what is stored, and sends the notifications that are this
+// process's to send. Its error is natsconf.ErrUnavailable.
+func (k *Keeper) CheckOnce(ctx context.Context) error {
 	k.looking.Lock()
 	defer k.looking.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, lookWait)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	records, err := k.read(ctx)
 	if err != nil {
@@ -224,54 +224,54 @@ func (k *Keeper) LookOnce(ctx context.Context) error {
 		if _, ok := records[s]; !ok && !c.Over {
 			records[s] = record{
 				Version: recordVersion, Event: Event{Type: c.Type, About: c.About, Status: Resolved},
-				Told: true,
+				Notified: true,
 			}
 		}
 	}
-	untold := 0
+	pending := 0
 	for s, r := range records {
 		c, is := seen[s]
 		if next, changed := k.next(r, c, is); changed {
 			r = k.change(ctx, s, next)
 		}
-		if !r.Told {
-			untold++
+		if !r.Notified {
+			pending++
 		}
 	}
-	k.untold.Set(float64(untold))
+	k.pending.Set(float64(pending))
 	return nil
 }
 
-// next decides what becomes of a record. It is pure but for the clock and new ids.
+// next returns the next state of a record. It is pure except for the clock and new ids.
 func (k *Keeper) next(r record, c Condition, is bool) (record, bool) {
 	now := k.c.Now().UTC()
 	holds := is && !c.Over
 	switch {
-	case !r.Told && now.Before(r.Teller):
-		return r, false // somebody is telling
-	case r.Event.Status == Resolved && r.Told && holds:
+	case !r.Notified && now.Before(r.Notifier):
+		return r, false // another process is notifying
+	case r.Event.Status == Resolved && r.Notified && holds:
 		return record{
 			Version: recordVersion, sequence: r.sequence, Until: c.Until,
-			Reporters: map[string]time.Time{k.self: now}, Tries: 1, Teller: now.Add(tellerLease),
+			Reporters: map[string]time.Time{k.self: now}, Tries: 1, Notifier: now.Add(notifierLease),
 			Event: Event{
 				ID: "alarm_" + rand.Text(), Type: c.Type, About: c.About, Status: Raised, At: now, Since: now,
 				Detail: c.Detail, Data: c.Data,
 			},
 		}, true
-	case r.Event.Status == Resolved && r.Told:
+	case r.Event.Status == Resolved && r.Notified:
 		return r, false
 	case r.Event.Status == Raised:
 		if changed := k.report(&r, holds, now); len(r.Reporters) == 0 && (c.Over || !now.Before(r.Until)) {
 			return resolved(r, now), true
-		} else if r.Told {
+		} else if r.Notified {
 			return r, changed
 		}
 	}
-	r.Tries, r.Teller = r.Tries+1, now.Add(tellerLease) // who was to tell has not
+	r.Tries, r.Notifier = r.Tries+1, now.Add(notifierLease) // the notifier did not finish
 	return r, true
 }
 
-// report brings the reporters of a raised record up to date.
+// report updates the reporters of a raised record.
 func (k *Keeper) report(r *record, holds bool, now time.Time) (changed bool) {
 	reporters := maps.Clone(r.Reporters)
 	maps.DeleteFunc(reporters, func(_ string, at time.Time) bool { return now.Sub(at) >= reporterLease })
@@ -279,7 +279,7 @@ func (k *Keeper) report(r *record, holds bool, now time.Time) (changed bool) {
 	switch {
 	case !holds:
 		delete(reporters, k.self)
-	case !mine || now.Sub(last) >= reporterWord:
+	case !mine || now.Sub(last) >= reporterRenewal:
 		if reporters == nil {
 			reporters = map[string]time.Time{}
 		}
@@ -291,34 +291,34 @@ func (k *Keeper) report(r *record, holds bool, now time.Time) (changed bool) {
 	return changed
 }
 
-// resolved ends a record: what nobody was told of needs no word.
+// resolved ends a record: a cause that was not notified needs no resolution.
 func resolved(r record, now time.Time) record {
-	was := r.Told
+	was := r.Notified
 	r.Event.Status, r.Event.At = Resolved, now
 	r.Reporters, r.Until = nil, time.Time{}
-	r.Told, r.Tries, r.Teller = !was, 0, time.Time{}
+	r.Notified, r.Tries, r.Notifier = !was, 0, time.Time{}
 	if was {
-		r.Tries, r.Teller = 1, now.Add(tellerLease)
+		r.Tries, r.Notifier = 1, now.Add(notifierLease)
 	}
 	return r
 }
 
-// change stores a record and, if that made this process the teller, tells. It returns what stands as far as
-// is known.
+// change stores a record and, if that made this process the notifier, notifies. It returns what is stored as
+// far as is known.
 func (k *Keeper) change(ctx context.Context, s string, r record) record {
-	tell := !r.Told
+	notify := !r.Notified
 	stored, err := k.store(ctx, s, r)
 	if err != nil {
 		if !errors.Is(err, natsconf.ErrConflict) {
 			k.c.Log.Warn().Err(err).Str("type", string(r.Event.Type)).Msg("an alarm cannot be stored")
 		}
-		return r // another one was faster, or the next look finds out
+		return r // another process was faster, or the next check finds out
 	}
 	r.sequence = stored
-	if !tell || !k.tell(ctx, r) {
+	if !notify || !k.notify(ctx, r) {
 		return r
 	}
-	r.Told = true
+	r.Notified = true
 	if _, err := k.store(ctx, s, r); err != nil {
 		k.c.Log.Warn().Err(err).Str("type", string(r.Event.Type)).
 			Msg("an alarm was told, and will be told again")
@@ -326,24 +326,24 @@ func (k *Keeper) change(ctx context.Context, s string, r record) record {
 	return r
 }
 
-// tell tells whom it concerns, and reports whether they were reached.
-func (k *Keeper) tell(ctx context.Context, r record) bool {
+// notify sends an event to its recipients, and reports whether they were reached.
+func (k *Keeper) notify(ctx context.Context, r record) bool {
 	e := r.Event
 	if r.Tries == 1 && k.c.Announce != nil {
 		k.c.Announce(e)
 	}
-	if k.c.Tell != nil {
-		if err := k.c.Tell(ctx, e); err != nil {
+	if k.c.Notify != nil {
+		if err := k.c.Notify(ctx, e); err != nil {
 			k.c.Log.Warn().Err(err).Str("type", string(e.Type)).Str("alarm", e.ID).
 				Msg("an alarm could not be told")
 			return false
 		}
 	}
-	k.told.WithLabelValues(string(e.Type), string(e.Status)).Inc()
+	k.notified.WithLabelValues(string(e.Type), string(e.Status)).Inc()
 	return true
 }
 
-// store writes a record over the one that was read. Its errors are natsconf's.
+// store replaces the record that was read. Its errors are natsconf's.
 func (k *Keeper) store(ctx context.Context, s string, r record) (sequence uint64, err error) {
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -354,7 +354,7 @@ func (k *Keeper) store(ctx context.Context, s string, r record) (sequence uint64
 			jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(r.sequence, 10)},
 		},
 	}
-	if r.Event.Status == Resolved && r.Told {
+	if r.Event.Status == Resolved && r.Notified {
 		m.Header.Set(jetstream.MsgTTLHeader, keptResolved.String())
 	}
 	ack, err := k.c.Conn.JS.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0))
@@ -364,7 +364,7 @@ func (k *Keeper) store(ctx context.Context, s string, r record) (sequence uint64
 	return ack.Sequence, nil
 }
 
-// read reads all records. What a newer build wrote is left to it.
+// read reads all records. Records of newer builds are left alone.
 func (k *Keeper) read(ctx context.Context) (map[string]record, error) {
 	msgs, err := k.c.Conn.Newest(ctx, k.c.Stream, k.c.Prefix+">")
 	if err != nil {
@@ -383,7 +383,8 @@ func (k *Keeper) read(ctx context.Context) (map[string]record, error) {
 	return records, nil
 }
 
-// subject is where a cause's record stands. What it is about may be any text: its hash stands there.
+// subject returns the subject of a cause's record. What the cause is about may be any text, so the subject
+// has its hash.
 func (k *Keeper) subject(t Type, about string) string {
 	sum := sha256.Sum256([]byte(about))
 	return k.c.Prefix + string(t) + "." + hex.EncodeToString(sum[:8])

@@ -25,10 +25,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Budget(m, 15*time.S
 type service struct {
 	conn *natsconf.Conn
 
-	mu   sync.Mutex
-	at   time.Time
-	told []alarm.Event
-	deaf bool // operators cannot be told
+	mu       sync.Mutex
+	at       time.Time
+	notified []alarm.Event
+	deaf     bool // operators cannot be told
 }
 
 func newService(t *testing.T) *service {
@@ -48,13 +48,13 @@ func (s *service) pass(d time.Duration) {
 	s.at = s.at.Add(d)
 }
 
-func (s *service) tell(_ context.Context, e alarm.Event) error {
+func (s *service) notify(_ context.Context, e alarm.Event) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.deaf {
 		return errors.New("nobody takes it")
 	}
-	s.told = append(s.told, e)
+	s.notified = append(s.notified, e)
 	return nil
 }
 
@@ -64,13 +64,13 @@ func (s *service) expect(t *testing.T, when string, want ...alarm.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var got []alarm.Status
-	for _, e := range s.told {
+	for _, e := range s.notified {
 		got = append(got, e.Status)
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%s: told %v, want %v", when, got, want)
 	}
-	s.told = nil
+	s.notified = nil
 }
 
 // process is one of them, with what it sees.
@@ -86,7 +86,7 @@ func (s *service) start() *process {
 		Sources: []func(context.Context) []alarm.Condition{
 			func(context.Context) []alarm.Condition { return p.sees },
 		},
-		Announce: alarm.ToOperators(s.conn, zerolog.Nop()), Tell: s.tell,
+		Announce: alarm.ToOperators(s.conn, zerolog.Nop()), Notify: s.notify,
 		Log: zerolog.Nop(), Metrics: prometheus.NewRegistry(), Now: s.now,
 	})
 	return p
@@ -98,7 +98,7 @@ func look(t *testing.T, ps ...*process) {
 	var all sync.WaitGroup
 	for _, p := range ps {
 		all.Go(func() {
-			if err := p.LookOnce(t.Context()); err != nil {
+			if err := p.CheckOnce(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})

@@ -1,5 +1,5 @@
-// Package check examines the settings and what they lead to, and suggests what to do. verifyd check shows all
-// of it. A service refuses to start with anything that check calls an error.
+// Package check examines the settings and what they refer to, and suggests what to do. verifyd check shows
+// all of it. A service refuses to start with anything that check calls an error.
 package check
 
 import (
@@ -26,13 +26,14 @@ import (
 )
 
 const (
-	// Timeout bounds all questions to the NATS server together; each one to the outside has outsideFor.
+	// Timeout bounds all requests to the NATS server together; each request elsewhere is bounded by
+	// outsideFor.
 	Timeout = 30 * time.Second
-	// skewWarning is from where two machines' instants are worth a look; from provision.SkewError on claims
-	// and expiries go wrong.
+	// skewWarning is the difference between two machines' clocks that is worth a warning; from
+	// provision.SkewError on claims and expiries go wrong.
 	skewWarning = 500 * time.Millisecond
-	// FullWarning is the share of the store's limit that calls for an operator; from natsconf's 0.9 on no new
-	// session is taken.
+	// FullWarning is the share of the store's limit that calls for an operator; from natsconf's 0.9 on new
+	// sessions are refused.
 	FullWarning = 0.8
 )
 
@@ -51,10 +52,10 @@ type Finding struct {
 	Level  Level  `json:"level"`
 	Area   string `json:"area"`
 	Detail string `json:"detail"`
-	Do     string `json:"do,omitempty"` // what to do; empty where all is well
+	Do     string `json:"do,omitempty"` // what to do; empty if all is well
 }
 
-// Survey gathers findings.
+// Survey collects findings.
 type Survey struct{ findings []Finding }
 
 func (s *Survey) ok(area, format string, args ...any) {
@@ -103,16 +104,17 @@ func (s *Survey) Print(out io.Writer, asJSON bool) error {
 	return nil
 }
 
-// here is the table of what can be looked at without a server. Both check and serve go through it.
+// here lists the checks that need no server. Both check and serve run them.
 var here = []func(*Survey, config.Config){checkEdge, checkGuard, checkDataDirectory,
 	checkMasterKey, checkCopies}
 
-// there is the table of what a server that answers is asked. Both check and serve go through it.
+// there lists the checks of a server that answers. Both check and serve run them.
 var there = []func(*Survey, provision.Inspection, config.Config){checkEncryption, checkClock,
 	checkLimits, checkStoreRoom, checkTopology, checkRetention}
 
-// Run looks at the settings that serve would get, and at what they lead to: here, at the server, and outside,
-// there with a callback_url to connect to where probe is one. Deep reads every record of an embedded store.
+// Run checks the settings that serve would get, and what they refer to: on this machine, at the server, and
+// elsewhere. If probe is a callback_url, Run connects to it. If deep is set, it reads every record of an
+// embedded store.
 func (s *Survey) Run(ctx context.Context, from config.Settings, probe string, deep bool) {
 	cfg, err := from.Config(zerolog.Nop())
 	if err != nil {
@@ -120,7 +122,7 @@ func (s *Survey) Run(ctx context.Context, from config.Settings, probe string, de
 			what, do, _ := strings.Cut(line, "; ")
 			s.err("configuration", do, "%s", what)
 		}
-		return // what follows would check something else than what serve gets
+		return // what follows would check other settings than those of serve
 	}
 	s.ok("configuration", "every setting is valid")
 	for _, look := range here {
@@ -136,13 +138,13 @@ func (s *Survey) Run(ctx context.Context, from config.Settings, probe string, de
 	checkOutside(ctx, s, cfg, probe)
 }
 
-// checkCopyFolder looks at the folder of the copy. Whose copy is in it is told by the master key, and, where
-// the service runs, by the store's name.
+// checkCopyFolder checks the folder of the copy. The master key, and the store's name if the service runs,
+// show whose copy is in it.
 func checkCopyFolder(ctx context.Context, s *Survey, c config.Config) {
 	if c.CopyTo == "" {
 		return
 	}
-	key, _ := c.Store.EmbeddedKey(false) // without a store there is none, and no copy that is there is its
+	key, _ := c.Store.EmbeddedKey(false) // no store: no key, and a copy is not its own
 	name := ""
 	if conn, err := store.ConnectRunning(ctx, c.Store.DataDir, zerolog.Nop()); err == nil {
 		defer conn.Close()
@@ -182,7 +184,7 @@ func checkCopyFinding(s *Survey, c config.Config, err error) {
 	}
 }
 
-// checkReach looks at the server: the external one, or that of a service that runs.
+// checkReach checks the server: the external one, or that of a running service.
 func checkReach(ctx context.Context, s *Survey, c config.Config) {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
@@ -224,7 +226,7 @@ func (s *Survey) refusal() error {
 	return config.Usage(f.Err())
 }
 
-// RefuseHere is what serve asks before it begins.
+// RefuseHere runs the checks of serve before it begins.
 func RefuseHere(c config.Config) error {
 	var s Survey
 	for _, look := range here {
@@ -233,13 +235,12 @@ func RefuseHere(c config.Config) error {
 	return s.refusal()
 }
 
-// RefuseThere is what serve asks of the server that it has reached.
+// RefuseThere runs the checks of serve on the server that it has reached.
 func RefuseThere(ctx context.Context, conn *natsconf.Conn, c config.Config) error {
 	var s Survey
 	if err := askServer(ctx, &s, conn, c); err != nil {
-		// The streams were there a moment ago. What has no leader answers nothing for a while, and the
-		// connection may just be away: that the service waits for while it runs, so its start does not end by
-		// it.
+		// The streams existed a moment ago. One without a leader does not answer for a while, and the
+		// connection may be lost: a running service waits for both, so they do not end its start.
 		c.Log.Warn().Err(err).Msg("what the NATS server allows could not be looked at, and the start " +
 			"goes on; verifyd check looks again")
 	}
@@ -266,7 +267,7 @@ func checkEdge(s *Survey, c config.Config) {
 	}
 }
 
-// checkDataDirectory looks at the folder of an embedded store.
+// checkDataDirectory checks the folder of an embedded store.
 func checkDataDirectory(s *Survey, c config.Config) {
 	dir := c.Store.DataDir
 	if c.Store.NATSURL != "" {
@@ -290,7 +291,7 @@ func checkDataDirectory(s *Survey, c config.Config) {
 	}
 }
 
-// existing returns the nearest folder above that is there: what is missing below it is made.
+// existing returns the nearest existing parent folder: what is missing below it will be created.
 func existing(dir string) string {
 	for {
 		above := filepath.Dir(dir)
@@ -311,7 +312,7 @@ func checkMasterKey(s *Survey, c config.Config) {
 			return
 		}
 	case !embedded.HasStore(c.Store.DataDir):
-		return // the first start makes one
+		return // the first start creates one
 	default:
 		if _, err := c.Store.EmbeddedKey(false); err != nil {
 			s.err("master key", "put back the key that the store was made with", "%s", err)
@@ -321,7 +322,7 @@ func checkMasterKey(s *Survey, c config.Config) {
 	s.ok("master key", "there is one")
 }
 
-// checkCopies looks at how many copies an external store has.
+// checkCopies checks how many replicas an external store has.
 func checkCopies(s *Survey, c config.Config) {
 	if c.Store.NATSURL != "" && c.Store.Topology.Replicas == 1 {
 		s.Warn("replicas", "use VERIFYD_REPLICAS=3 on a cluster", "1: what is acknowledged is as "+
@@ -329,8 +330,8 @@ func checkCopies(s *Survey, c config.Config) {
 	}
 }
 
-// checkWritable tries what the service will do. A store that is there is opened with little room, too: what
-// is open in it can come to its end.
+// checkWritable tries to write as the service will. An existing store is opened even if space is low, so that
+// its open sessions can end.
 func checkWritable(s *Survey, dir string, isStore bool, format string, args ...any) {
 	what := fmt.Sprintf(format, args...)
 	f, err := os.CreateTemp(dir, ".verifyd-check-")

@@ -25,7 +25,7 @@ func (s *Survey) Files(dir string) {
 			"servers fill them anew", embedded.InspectFiles(dir))
 }
 
-// addDamage adds what an inspection has found.
+// addDamage adds the findings of an inspection.
 func addDamage(s *Survey, area, do string, err error) {
 	damaged, ok := errors.AsType[*embedded.DamageError](err)
 	switch {

@@ -12,8 +12,8 @@ import (
 	"verifyd/natsconf"
 )
 
-// checkSubjectMatch tells of a network that does not ask for the session's own user, beside one that does:
-// whoever forwards a link has the other to sign in by.
+// checkSubjectMatch reports a network that does not require the session's own user next to one that does: a
+// forwarded link can be completed with the former.
 func checkSubjectMatch(s *Survey, c config.Config) {
 	var strict, open []string
 	for _, n := range c.Networks {
@@ -32,8 +32,8 @@ func checkSubjectMatch(s *Survey, c config.Config) {
 	}
 }
 
-// checkIdentities says what becomes of members and operators at the networks that the settings name: an id
-// that is pointed at another provider leaves behind who knew themselves by the one before.
+// checkIdentities reports members and operators of the networks in the settings who cannot log in any more:
+// if an id is pointed at another provider, the identities of the previous one are left behind.
 func checkIdentities(ctx context.Context, s *Survey, conn *natsconf.Conn, c config.Config) {
 	if !c.Edge || len(c.Networks) == 0 {
 		return
@@ -50,7 +50,8 @@ func checkIdentities(ctx context.Context, s *Survey, conn *natsconf.Conn, c conf
 	}
 }
 
-// checkNames tells of accounts whose names users may take for others': those go on, and an operator decides.
+// checkNames reports accounts whose names can be mistaken for others': they keep working, and an operator
+// decides.
 func checkNames(ctx context.Context, s *Survey, conn *natsconf.Conn, c config.Config) {
 	if !c.Edge {
 		return

@@ -17,11 +17,11 @@ import (
 	"verifyd/sessions/urlpolicy"
 )
 
-// outsideFor bounds each question to the outside: name servers, an identity network, an egress proxy.
+// outsideFor bounds each request to name servers, identity networks and the egress proxy.
 const outsideFor = 5 * time.Second
 
-// checkOutside looks at what is neither here nor NATS. Nothing of it keeps a service from starting: it may
-// come back, and sessions wait.
+// checkOutside checks what is neither on this machine nor NATS. None of it keeps a service from starting: it
+// may come back, and sessions wait.
 func checkOutside(ctx context.Context, s *Survey, c config.Config, probe string) {
 	if c.Edge {
 		checkNetworks(ctx, s, c)
@@ -40,7 +40,7 @@ func checkOutside(ctx context.Context, s *Survey, c config.Config, probe string)
 	}
 }
 
-// checkCollector asks where spans go to take none.
+// checkCollector sends an empty request to the collector of spans.
 func checkCollector(ctx context.Context, s *Survey, c config.Config) {
 	try, cancel := context.WithTimeout(ctx, outsideFor)
 	defer cancel()
@@ -52,8 +52,8 @@ func checkCollector(ctx context.Context, s *Survey, c config.Config) {
 	s.ok("traces", "the collector takes spans")
 }
 
-// checkAlarmAddress connects to where operator events are posted, through the guard that they go through, and
-// sends nothing.
+// checkAlarmAddress connects to the address for operator events, through the same guard as they, and sends
+// nothing.
 func checkAlarmAddress(ctx context.Context, s *Survey, c config.Config) {
 	try, cancel := context.WithTimeout(ctx, outsideFor)
 	defer cancel()
@@ -68,7 +68,7 @@ func checkAlarmAddress(ctx context.Context, s *Survey, c config.Config) {
 	s.ok("alarms", "%s can be reached; nothing was sent", c.Alarms.URL.HostPort())
 }
 
-// checkNetworks asks all identity networks at once: several that are silent take no longer than one.
+// checkNetworks queries all identity networks at once, so that several silent ones take no longer than one.
 func checkNetworks(ctx context.Context, s *Survey, c config.Config) {
 	each := make([]Survey, len(c.Networks))
 	var asked sync.WaitGroup
@@ -81,7 +81,7 @@ func checkNetworks(ctx context.Context, s *Survey, c config.Config) {
 	}
 }
 
-// checkNetwork asks an identity network for its metadata, if it has some.
+// checkNetwork fetches the metadata of an identity network, if it has any.
 func checkNetwork(ctx context.Context, s *Survey, c config.Config, settings netsettings.Settings) {
 	n, err := network.New(settings, network.Options{BaseURL: cmp.Or(c.BaseURL, "https://verify.example.com")})
 	if err != nil {
@@ -102,15 +102,15 @@ func checkNetwork(ctx context.Context, s *Survey, c config.Config, settings nets
 	}
 }
 
-// metadataService is where clouds hand a machine its credentials, to whoever can reach it from there.
+// metadataService is where clouds give a machine its credentials, and any program on it can read them.
 var metadataService = netip.MustParseAddr("169.254.169.254")
 
-// checkGuard looks at what the addresses are that callbacks may reach.
+// checkGuard checks which addresses callbacks may reach.
 func checkGuard(s *Survey, c config.Config) {
 	if !c.Dispatcher {
 		return
 	}
-	// a public address, so the port it is
+	// a public address, so the port is at fault
 	if c.CallbackPolicy.CheckAddr(netip.MustParseAddrPort("192.0.9.1:443")) != nil {
 		s.Warn("egress", "add 443 to VERIFYD_CALLBACK_ALLOW_PORTS",
 			"callbacks may not go to port 443, where nearly all receivers are")
@@ -133,10 +133,10 @@ func checkGuard(s *Survey, c config.Config) {
 	}
 }
 
-// checkEgress looks at the way out: name servers, and the proxy where there is one.
+// checkEgress checks the way out: name servers, and the proxy if there is one.
 func checkEgress(ctx context.Context, s *Survey, c config.Config) {
 	try, cancel := context.WithTimeout(ctx, outsideFor)
-	// The root's own name servers: what every resolver can answer, and what names nobody.
+	// The root name servers: every resolver can answer this, and it reveals no name.
 	_, err := (&net.Resolver{PreferGo: true}).LookupNS(try, ".")
 	cancel()
 	if answered(err) {
@@ -158,7 +158,7 @@ func checkEgress(ctx context.Context, s *Survey, c config.Config) {
 	s.ok("egress", "the egress proxy can be reached")
 }
 
-// answered reports whether a name server said something, be it that there is nothing.
+// answered reports whether a name server answered, even if with no records.
 func answered(err error) bool {
 	var dns *net.DNSError
 	return err == nil || errors.As(err, &dns) && dns.IsNotFound

@@ -12,15 +12,15 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// checkRetention looks at how long the store keeps outcomes: a dispatcher's settings may not be those that
-// the stream was made with.
+// checkRetention checks how long the store keeps outcomes: a dispatcher's settings may differ from those that
+// the stream was created with.
 func checkRetention(s *Survey, in provision.Inspection, c config.Config) {
 	if !c.Dispatcher || in.KeptFor == 0 {
 		return
 	}
 	kept := in.KeptFor
 	if in.MayUpdate {
-		kept = c.KeepResults() // as the next start makes it
+		kept = c.KeepResults() // as the next start creates it
 	}
 	if kept < c.CallbackRetryFor+config.RetentionSpare {
 		s.err("retention", fmt.Sprintf(
@@ -32,7 +32,7 @@ func checkRetention(s *Survey, in provision.Inspection, c config.Config) {
 	}
 }
 
-// checkShortening says beforehand what the next start would refuse.
+// checkShortening reports in advance what the next start would refuse.
 func checkShortening(ctx context.Context, s *Survey, conn *natsconf.Conn, in provision.Inspection,
 	c config.Config) {
 	keep := c.KeepResults()

@@ -15,8 +15,8 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// What check and serve ask a NATS server that answers: what the credential may do, its limits, clock, room
-// and streams.
+// The checks of a NATS server that answers: what the credential may do, its limits, clock, free space and
+// streams.
 
 // permissionsShown bounds how many subjects a line names.
 const permissionsShown = 4
@@ -46,7 +46,7 @@ func checkPermissions(ctx context.Context, s *Survey, conn *natsconf.Conn, c con
 	}
 }
 
-// some names the first of many.
+// some lists the first of many.
 func some(list []string) string {
 	if len(list) <= permissionsShown {
 		return strings.Join(list, ", ")
@@ -55,7 +55,7 @@ func some(list []string) string {
 		len(list)-permissionsShown)
 }
 
-// checkServer looks at a server that has been reached.
+// checkServer checks a server that has been reached.
 func checkServer(ctx context.Context, s *Survey, conn *natsconf.Conn, c config.Config) {
 	if err := askServer(ctx, s, conn, c); err != nil {
 		s.err("server", "JetStream must be enabled for these credentials, with leave to use its API "+
@@ -87,7 +87,7 @@ func askServer(ctx context.Context, s *Survey, conn *natsconf.Conn, c config.Con
 		return err
 	}
 	if hasLeft(ctx, s, conn) {
-		return nil // the topology of a store that was left is not the table's
+		return nil // the topology of a retired store differs from the table
 	}
 	for _, look := range there {
 		look(s, in, c)
@@ -113,11 +113,11 @@ func checkEncryption(s *Survey, in provision.Inspection, c config.Config) {
 	}
 }
 
-// minPayload is room for the largest record: a callback URL, three texts of 1,024 bytes each written with
+// minPayload has room for the largest record: a callback URL, three texts of 1,024 bytes each written with
 // escapes, and their seal.
 const minPayload = 64 << 10
 
-// checkLimits looks at what the server and the account allow.
+// checkLimits checks what the server and the account allow.
 func checkLimits(s *Survey, in provision.Inspection, c config.Config) {
 	before := len(s.findings)
 	if in.MaxPayload < minPayload {
@@ -155,8 +155,8 @@ func checkLimits(s *Survey, in provision.Inspection, c config.Config) {
 	}
 }
 
-// minConsumers is how many consumers one process has beside the dispatchers': of its mirrors, its watch,
-// and of lists that are made.
+// minConsumers is how many consumers one process has in addition to the dispatchers': of its mirrors, its
+// watch, and of lists.
 const minConsumers = 8
 
 func checkClock(s *Survey, in provision.Inspection, _ config.Config) {

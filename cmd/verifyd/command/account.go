@@ -17,7 +17,7 @@ import (
 	"verifyd/edge/client/manage"
 )
 
-// Operator is who runs a command, as the audit log names them: by the name that the machine knows.
+// Operator is the user who runs a command, as the audit log names them: by their user name on the machine.
 func Operator() access.Actor {
 	u, err := osuser.Current()
 	if err != nil {
@@ -26,9 +26,9 @@ func Operator() access.Actor {
 	return access.Operator(u.Username)
 }
 
-// OwnAccount returns the account that a command is to change, or to hand something out of. Anybody may have
-// made one on the dashboard, under whatever name was free: such a one is taken by its id alone, or a key
-// that is meant for one customer would be another's.
+// OwnAccount returns the account that a command is to change, or whose secrets it is to show. Anyone may have
+// created an account on the dashboard, under any free name: such an account is accepted only by its id, or
+// else a key that is meant for one customer could be created for another.
 func OwnAccount(ctx context.Context, s *accountstore.Store, name string) (account.Account, error) {
 	a, err := s.AccountByName(ctx, name)
 	if err != nil || name == a.ID {
@@ -41,7 +41,7 @@ func OwnAccount(ctx context.Context, s *accountstore.Store, name string) (accoun
 	return a, ownByName(a, len(a.Members), by, at, known)
 }
 
-// ownByName returns why an account is not taken by its name; nil: it is.
+// ownByName returns why an account is not accepted by its name; nil if it is.
 func ownByName(a account.Account, members int, by access.Actor, at time.Time, known bool) error {
 	switch {
 	case known && by.Kind == access.ActorOperator, !known && members == 0:
@@ -59,8 +59,8 @@ func ownByName(a account.Account, members int, by access.Actor, at time.Time, kn
 	}
 }
 
-// ActorText names who did something, with the identity of a member beside the name, which may be another's,
-// too.
+// ActorText names the actor of a record, with the identity of a member next to the name, which others may
+// have, too.
 func ActorText(who access.Actor) string {
 	if id := who.Identity(); id != "" && id != who.String() {
 		return who.String() + " (" + id + ")"
@@ -68,14 +68,14 @@ func ActorText(who access.Actor) string {
 	return who.String()
 }
 
-// wrongInput are the refusals that a person fixes at the command line, by naming something else.
+// wrongInput are the errors that a person fixes at the command line, by naming something else.
 var wrongInput = []error{
 	account.ErrNoKey, account.ErrNoAccount, account.ErrAccountExists, account.ErrRolled, account.ErrKeyEnded,
 	account.ErrRotating, account.ErrNotRotating, accountstore.ErrDeletionAsked, account.ErrNoMember,
 	account.ErrNoInvite, account.ErrLastOwner, account.ErrAlreadyMember, account.ErrFull,
 }
 
-// BadInput marks such a refusal as a fault of the command line.
+// BadInput marks such an error as a usage error.
 func BadInput(err error) error {
 	if _, ok := errors.AsType[*input.Error](err); ok {
 		return config.Usage(err)

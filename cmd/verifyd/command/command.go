@@ -8,8 +8,8 @@
 //	storage     move, backup, restore, recover, erase, prepare, apply
 //
 // A command is a struct: its flags are the fields, and Run is what it does. Package main joins them to the
-// command line. They know its library only by the tags of their fields. Results go to standard output, and
-// everything else to standard error. An error that people can fix by typing something else is a
+// command line. They depend on its library only by the tags of their fields. Results go to standard output,
+// and everything else to standard error. An error that people can fix by typing something else is a
 // config.UsageError.
 package command
 
@@ -24,7 +24,7 @@ import (
 	"verifyd/edge/account/accountstore"
 )
 
-// Console is where a command speaks: results to out, everything else to err.
+// Console is where a command writes: results to out, everything else to err.
 type Console struct{ Out, Err io.Writer }
 
 // Store is what the commands on a store share.
@@ -33,7 +33,7 @@ type Store struct {
 }
 
 // UseAccounts runs do with the accounts of a running service or a stopped one. If there is no store, none is
-// made: a folder or servers that were named by mistake stay as they are.
+// made: a folder or servers that were named by mistake are not changed.
 func (s Store) UseAccounts(ctx context.Context, c Console, do func(*accountstore.Store) error) error {
 	return s.Use(ctx, c, func(st *store.Store) error { return do(st.Accounts) })
 }
@@ -43,8 +43,8 @@ func (s Store) Use(ctx context.Context, c Console, do func(*store.Store) error) 
 	return s.reach(ctx, c, store.ToUse, do)
 }
 
-// BeginAccounts is UseAccounts for a command that was told, by its flag --new-store, to make the store where
-// there is none.
+// BeginAccounts is UseAccounts for a command that creates the store if there is none, because its flag
+// --new-store is set.
 func (s Store) BeginAccounts(ctx context.Context, c Console, do func(*accountstore.Store) error) error {
 	return s.reach(ctx, c, store.ToBegin, func(st *store.Store) error { return do(st.Accounts) })
 }

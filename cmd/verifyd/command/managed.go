@@ -17,9 +17,9 @@ import (
 	"verifyd/sessions/urlpolicy"
 )
 
-// Manager is what commands do with accounts, whether they reach the store or a service on another machine:
-// they do not know which. An account is changed by its id. Who does it is the operator at the command line,
-// or the operator token.
+// Manager is what commands do with accounts, on the store or on a service on another machine: they do not
+// know which. An account is changed by its id. The actor is the operator at the command line, or the operator
+// token.
 type Manager interface {
 	KeyManager
 	SecretManager
@@ -27,10 +27,10 @@ type Manager interface {
 
 	// Own returns the account that a command is to change, by its name or its id; see OwnAccount.
 	Own(ctx context.Context, name string) (account.Account, error)
-	// Show returns all that there is to be seen of an account, by its name or its id.
+	// Show returns everything that is shown of an account, by its name or its id.
 	Show(ctx context.Context, name string) (Shown, error)
 	// Audit returns the newest records of an account, by its name or its id, from a cursor on; next is empty
-	// behind the last one. That of an account that was deleted is read by its id.
+	// after the last one. The records of a deleted account are read by its id.
 	Audit(ctx context.Context, name, cursor string, limit int) (records []Record, next string, err error)
 	List(ctx context.Context) ([]Listed, error)
 	Create(ctx context.Context, name string, grantName bool) (account.Account, error)
@@ -54,7 +54,7 @@ type Listed struct {
 	People, ActiveKeys int
 }
 
-// Shown is all that there is to be seen of an account, without a secret.
+// Shown is everything that is shown of an account, without a secret.
 type Shown struct {
 	account.Account // with neither its secrets nor the path of NoticeURL
 
@@ -71,7 +71,7 @@ type Record struct {
 	Detail        map[string]string
 }
 
-// Managed is what the commands share that work from another machine, too.
+// Managed is shared by the commands that also work from another machine.
 type Managed struct {
 	config.ServerSettings `embed:"" group:"server"`
 	Store                 `embed:""`
@@ -80,7 +80,7 @@ type Managed struct {
 // serverTimeout is longer than a service waits for its store.
 const serverTimeout = 45 * time.Second
 
-// Manage runs do with the service that is named, or else with the store.
+// Manage calls do with the service that is named, or else with the store.
 func (m Managed) Manage(ctx context.Context, c Console, do func(Manager) error) error {
 	if m.Server == "" {
 		return m.UseAccounts(ctx, c, func(s *accountstore.Store) error { return do(newStored(s)) })
@@ -102,17 +102,16 @@ func (m Managed) Manage(ctx context.Context, c Console, do func(Manager) error) 
 	return do(newRemote(client))
 }
 
-// Begin is Manage for a command that was told, by its flag --new-store, to make the store where there is
-// none.
+// Begin is Manage for a command that creates the store if there is none, because its flag --new-store is set.
 func (m Managed) Begin(ctx context.Context, c Console, do func(Manager) error) error {
 	return m.BeginAccounts(ctx, c, func(s *accountstore.Store) error { return do(newStored(s)) })
 }
 
-// OnStoreOnly refuses a flag where a service on another machine is named, which does not take it. why says
-// why.
+// OnStoreOnly refuses a flag that does not work with a service on another machine, if one is named. why is
+// the reason.
 func (m Managed) OnStoreOnly(flag, why string) error { return storeOnly(m.Server, flag, why) }
 
-// storeOnly refuses what is asked of a service on another machine that does not take it.
+// storeOnly refuses what a service on another machine does not accept.
 func storeOnly(server, what, why string) error {
 	if server == "" {
 		return nil
@@ -121,15 +120,15 @@ func storeOnly(server, what, why string) error {
 		"without --server (VERIFYD_SERVER)", what, why))
 }
 
-// Local is what the commands share that work on the store alone, though others on accounts work from another
-// machine, too. If a service there is named they refuse, since the store at hand is another one.
+// Local is shared by the commands that work only on the store, although others on accounts also work from
+// another machine. If a service there is named they refuse, since the local store is another one.
 type Local struct {
 	Store `embed:""`
 
 	Server string `env:"VERIFYD_SERVER" hidden:"" help:"Refused: this works on the store alone."`
 }
 
-// Use is Store.Use; why says why no service takes the command.
+// Use is Store.Use; why is the reason why no service accepts the command.
 func (l Local) Use(ctx context.Context, c Console, why string, do func(*store.Store) error) error {
 	if err := storeOnly(l.Server, "this command", why); err != nil {
 		return err
@@ -137,7 +136,7 @@ func (l Local) Use(ctx context.Context, c Console, why string, do func(*store.St
 	return l.Store.Use(ctx, c, do)
 }
 
-// UseAccounts is Store.UseAccounts; why says why no service takes the command.
+// UseAccounts is Store.UseAccounts; why is the reason why no service accepts the command.
 func (l Local) UseAccounts(ctx context.Context, c Console, why string,
 	do func(*accountstore.Store) error) error {
 	return l.Use(ctx, c, why, func(st *store.Store) error { return do(st.Accounts) })

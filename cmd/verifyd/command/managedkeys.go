@@ -16,7 +16,7 @@ import (
 	"verifyd/sessions"
 )
 
-// KeyManager is what a Manager does with API keys. A key is named by its id alone.
+// KeyManager is what a Manager does with API keys. A key is named by its id.
 type KeyManager interface {
 	CreateKey(ctx context.Context, account string, o account.KeyOptions) (secret string, k account.Key,
 		err error)
@@ -27,27 +27,27 @@ type KeyManager interface {
 
 // SecretManager is what a Manager does with callback signing secrets.
 type SecretManager interface {
-	// RotateSecret returns the new secret beside natsconf.ErrUncertain, too: it may be the one that signs.
+	// RotateSecret returns the new secret even with natsconf.ErrUncertain: it may be the one that signs.
 	RotateSecret(ctx context.Context, account string, overlap time.Duration) (Rotated, error)
 	EndRotation(ctx context.Context, account string) error
 }
 
-// Rotated is a signing secret that was made.
+// Rotated is a new signing secret.
 type Rotated struct {
 	Secret, PublicKey string
-	Until             time.Time // until when the one before it signs, too; zero: it signs no more
+	Until             time.Time // until when the previous one signs, too; zero: it no longer signs
 }
 
 // MemberManager is what a Manager does with members and invites.
 type MemberManager interface {
 	Members(ctx context.Context, account string) ([]account.Member, []account.Invite, error)
-	// Invite returns the link that makes somebody a member; base is {base_url}, where the store is used.
+	// Invite returns a link that makes somebody a member; base is {base_url}, if the store is used.
 	Invite(ctx context.Context, account, base string, role access.Role, whom string) (link string,
 		i account.Invite, err error)
 	Withdraw(ctx context.Context, account, invite string) error
 	SetRole(ctx context.Context, account string, who access.Identity, role access.Role) error
 	Remove(ctx context.Context, account string, who access.Identity) error
-	// Move returns the role that they have in the other account; an empty one: as before.
+	// Move returns the member's role in the other account; empty: as before.
 	Move(ctx context.Context, from, to string, who access.Identity, role access.Role) (access.Role, error)
 }
 
@@ -57,7 +57,7 @@ type ListedKey struct {
 
 	AccountName string
 	LastUsed    time.Time
-	Hint        string // how people tell it from others
+	Hint        string // how people recognize it
 }
 
 // storedKeys are the keys and signing secrets of stored.
@@ -66,7 +66,7 @@ type storedKeys struct{ s *accountstore.Store }
 // remoteKeys are those of remote.
 type remoteKeys struct{ c *manage.Client }
 
-// KeyHint shows a key as people tell it from others: its prefix and last four characters.
+// KeyHint returns the part of a key by which people recognize it: its prefix and last four characters.
 func KeyHint(k account.Key) string { return k.Prefix() + "…" + k.Last4 }
 
 func (m storedKeys) CreateKey(ctx context.Context, account string, o account.KeyOptions) (string, account.Key,
@@ -93,7 +93,7 @@ func (m storedKeys) RotateSecret(ctx context.Context, id string, overlap time.Du
 		if i == 0 {
 			made.PublicKey = k.Value
 		}
-		made.Until = k.Until // of the last one, which is the one before it
+		made.Until = k.Until // of the last one, which is the previous one
 	}
 	return made, err
 }
@@ -109,7 +109,7 @@ func (m storedKeys) Keys(ctx context.Context) ([]ListedKey, error) {
 		return nil, err
 	}
 	names := map[string]string{}
-	for _, a := range accounts { // those that were deleted, too
+	for _, a := range accounts { // including deleted ones
 		names[a.ID] = a.Name
 	}
 	keys, err := m.s.Keys(ctx)
@@ -128,7 +128,7 @@ func (m storedKeys) Keys(ctx context.Context) ([]ListedKey, error) {
 }
 
 func keyFrom(k manage.Key) account.Key {
-	rate, _ := limit.ParseRate(or(k.RateLimit)) // one with a burst of its own is not read
+	rate, _ := limit.ParseRate(or(k.RateLimit)) // a rate with its own burst is not read
 	return account.Key{
 		ID: k.ID, Account: k.Account, Name: k.Name, Test: k.Mode == "test", RateLimit: rate,
 		Policy: sessions.Policy(or(k.Policy)), CreatedAt: k.CreatedAt, ExpiresAt: or(k.ExpiresAt),
@@ -136,7 +136,7 @@ func keyFrom(k manage.Key) account.Key {
 	}
 }
 
-// madeKey returns a key that the service has made, as package accountstore would.
+// madeKey returns a key that the service has created, as package accountstore would.
 func madeKey(k manage.MadeKey, err error) (string, account.Key, error) {
 	switch {
 	case err != nil:
@@ -147,7 +147,7 @@ func madeKey(k manage.MadeKey, err error) (string, account.Key, error) {
 	return k.Secret, keyFrom(k.Key), nil
 }
 
-// errNotStored is beside what the service has made without knowing that.
+// errNotStored is returned with what the service has created without knowing whether it is stored.
 var errNotStored = fmt.Errorf("the service's store did not say that it took it: %w", natsconf.ErrUncertain)
 
 func (m remoteKeys) CreateKey(ctx context.Context, id string, o account.KeyOptions) (string, account.Key,

@@ -30,7 +30,7 @@ type remote struct {
 
 func newRemote(c *manage.Client) remote { return remote{remoteKeys{c}, remoteMembers{c}, c} }
 
-// accountFrom returns what commands read of an account, out of what the service says of it.
+// accountFrom converts the service's account document to what commands use.
 func accountFrom(a manage.Account) account.Account {
 	own := account.Account{
 		ID: a.ID, Name: a.Name, CreatedAt: a.CreatedAt, DisabledAt: or(a.DisabledAt), Quota: or(a.Quota),
@@ -52,7 +52,7 @@ func accountFrom(a manage.Account) account.Account {
 	return own
 }
 
-// or returns what is pointed at, or the zero value.
+// or returns the value of a pointer, or the zero value.
 func or[T any](v *T) T {
 	if v == nil {
 		var zero T
@@ -70,7 +70,7 @@ func orNull[T comparable](v T) any {
 	return v
 }
 
-// kindOf lets commands tell the service's refusals from each other as they do the store's.
+// kindOf maps the service's problems to the errors of the store.
 func kindOf(err error) error {
 	e, ok := errors.AsType[*manage.Error](err)
 	if !ok {
@@ -110,7 +110,7 @@ func (m remote) Own(ctx context.Context, name string) (account.Account, error) {
 	a, err := m.c.Account(ctx, id)
 	if e, ok := errors.AsType[*manage.Error](err); ok && name == id &&
 		e.Code == manage.CodeScopeMissing {
-		return account.Account{ID: id, Name: id}, nil // a token for keys alone does not read accounts
+		return account.Account{ID: id, Name: id}, nil // a token that is only for keys may not read accounts
 	}
 	if err != nil {
 		return account.Account{}, BadInput(kindOf(err))
@@ -160,7 +160,7 @@ func (m remote) Show(ctx context.Context, name string) (shown Shown, err error) 
 	return shown, err
 }
 
-// maxAuditPage is the most records that the service gives at once.
+// maxAuditPage is the maximum of records in one answer of the service.
 const maxAuditPage = 100
 
 func (m remote) Audit(ctx context.Context, name, cursor string, limit int) (records []Record, next string,

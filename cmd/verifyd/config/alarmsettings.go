@@ -8,7 +8,7 @@ import (
 	"verifyd/sessions/urlpolicy"
 )
 
-// alarmSettings say how operators are told of events.
+// alarmSettings configure how operators are notified of events.
 type alarmSettings struct {
 	AlarmURL      string `name:"alarm-url" help:"https address that operator events are posted to, signed; empty: the log and NATS have them."`
 	AlarmSecret   string `secret:"" help:"Secret that signs them, whsec_ and base64, as for callbacks."`
@@ -17,7 +17,7 @@ type alarmSettings struct {
 
 // Alarms is where operator events go.
 type Alarms struct {
-	URL      urlpolicy.URL // zero: nowhere but to the log and NATS
+	URL      urlpolicy.URL // zero: only to the log and NATS
 	Secret   string
 	Failures int
 }

@@ -27,8 +27,7 @@ func (s callbackSettings) callbackBounds(c *Config, f *Faults) {
 	}
 }
 
-// adminNames returns the names by which the operators' address is asked: those that are set, and the one that
-// it listens on.
+// adminNames returns the names of the operators' address: those that are set, and the one that it listens on.
 func (s edgeSettings) adminNames(f *Faults) []string {
 	var names []string
 	if host, _, err := net.SplitHostPort(s.AdminListen); err == nil {

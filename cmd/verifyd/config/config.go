@@ -36,7 +36,7 @@ type Config struct {
 	Dispatcher bool // this process runs the dispatcher
 
 	Listen, AdminListen string
-	AdminNames          []string // by which the operators' address is asked, besides addresses and localhost
+	AdminNames          []string // of the operators' address, besides addresses and localhost
 	BaseURL             string   // empty: derived from the listening port
 	TrustedProxies      []netip.Prefix
 	Levels              api.Levels
@@ -48,7 +48,7 @@ type Config struct {
 	DevDashboard        bool           // it leads into the dashboard, too
 	DashboardAllow      logins.Allow
 	DevForLive          bool // live sessions may use it too
-	TestKeys            bool // test keys are taken; their sessions use the dev network alone
+	TestKeys            bool // test keys are accepted; their sessions use only the dev network
 
 	CallbackRoots       *x509.CertPool // nil: the system's
 	CallbackPolicy      *urlpolicy.Policy
@@ -66,14 +66,14 @@ type Config struct {
 	Quota      int64
 
 	Log    zerolog.Logger
-	Logger *logging.Logger // what log writes to; nil in tests
+	Logger *logging.Logger // the writer of Log; nil in tests
 
-	Traces         *trace.Config // nil: nothing is traced
+	Traces         *trace.Config // nil: no tracing
 	TraceReceivers bool
 	Alarms         Alarms
 	CopyTo         string // folder of the store's copy; empty: none
 
-	Now func() time.Time // tests move it; nil: time.Now
+	Now func() time.Time // set by tests; nil: time.Now
 }
 
 // Config checks every setting. The error lists all faults.
@@ -137,7 +137,7 @@ func (s Settings) edgeConfig(c *Config, f *Faults) {
 	}
 }
 
-// NetworkConfig checks the settings of identity networks, and of who may log in.
+// NetworkConfig checks the settings of identity networks, and those of who may log in.
 func (s Settings) NetworkConfig(c *Config, f *Faults) {
 	c.TestKeys, c.DevForLive = s.TestKeys, s.DevNetwork
 	c.NetworkRoots = Roots(f, "network-ca-file", s.NetworkCAFile)
@@ -256,12 +256,12 @@ func (s Settings) limitConfig(c *Config, f *Faults) {
 	}
 }
 
-// KeepResults is how long this process's settings have results kept.
+// KeepResults returns how long results are kept by this process's settings.
 func (c Config) KeepResults() time.Duration {
 	return cmp.Or(c.Store.Topology.KeepResults, topology.DefaultKeepResults)
 }
 
-// NATSRoles are the roles of this process as the NATS servers know them.
+// NATSRoles returns the roles of this process on the NATS servers.
 func (c Config) NATSRoles() (roles []permission.Role) {
 	if c.Edge {
 		roles = append(roles, permission.RoleEdge)
@@ -272,7 +272,7 @@ func (c Config) NATSRoles() (roles []permission.Role) {
 	return roles
 }
 
-// CallbackClient makes what dials receivers.
+// CallbackClient returns the client of receivers.
 func (c Config) CallbackClient() *callback.Client {
 	return callback.New(callback.Config{
 		RootCAs: c.CallbackRoots, Policy: c.CallbackPolicy, Timeout: c.CallbackTimeout,

@@ -2,7 +2,7 @@ package config
 
 import "path/filepath"
 
-// copySettings say where a second copy of the store is kept.
+// copySettings configure where a second copy of the store is kept.
 type copySettings struct {
 	CopyTo string `placeholder:"DIR" help:"Folder on another disk or mount where a copy of the embedded store is kept, at most 5 s behind, for verifyd restore; empty: none."`
 }

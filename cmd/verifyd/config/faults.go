@@ -8,22 +8,22 @@ import (
 	"strings"
 )
 
-// UsageError marks a fault of the command line or the settings.
+// UsageError marks an error in the command line or the settings.
 type UsageError struct{ err error }
 
-// Usage marks an error as one.
+// Usage marks an error as a usage error.
 func Usage(err error) error { return UsageError{err} }
 
-// Error returns the text of what it marks.
+// Error returns the text of the marked error.
 func (e UsageError) Error() string { return e.err.Error() }
 
-// Unwrap returns what it marks.
+// Unwrap returns the marked error.
 func (e UsageError) Unwrap() error { return e.err }
 
-// Faults gathers what is wrong with the settings, so that all of it is reported at once.
+// Faults collects what is wrong with the settings, so that all of it is reported at once.
 type Faults []error
 
-// Add names the setting in all its forms, what is wrong with its value, and what would be right.
+// Add names the setting in all its forms, what is wrong with its value, and what would be valid.
 func (f *Faults) Add(flag, wrong, right string) {
 	variable := "VERIFYD_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 	*f = append(*f, fmt.Errorf("%s (--%s): %s; %s", variable, flag, wrong, right))
@@ -40,10 +40,10 @@ func Plain(err error) string {
 	return err.Error()
 }
 
-// settingForms is how add names a setting.
+// settingForms formats the name of a setting for Add.
 var settingForms = regexp.MustCompile(`\bVERIFYD_[A-Z_]+ \((--[a-z-]+)\)`)
 
-// OwnErr is Err for a command whose flags are its own: no variable sets them.
+// OwnErr is Err for a command whose flags are not settings: no variable sets them.
 func (f *Faults) OwnErr() error {
 	if err := f.Err(); err != nil {
 		return errors.New(settingForms.ReplaceAllString(err.Error(), "$1"))

@@ -11,7 +11,7 @@ import (
 	"verifyd/edge/web"
 )
 
-// Logger makes the log of the process, on standard error: standard output is for results.
+// Logger returns the log of the process, on standard error: standard output is for results.
 func (s LogSettings) Logger(w io.Writer) (*logging.Logger, error) {
 	var f Faults
 	level, err := logging.ParseLevel(s.LogLevel)

@@ -19,8 +19,8 @@ func (c Store) ExternalKey() (secretbox.Key, error) {
 	return c.loadKey(c.KeyFile)
 }
 
-// EmbeddedKey returns the master key of an embedded store. A new one is made only with a new store: beside an
-// old one it would open nothing.
+// EmbeddedKey returns the master key of an embedded store. A new one is created only with a new store: with
+// an old store it could open nothing.
 func (c Store) EmbeddedKey(fresh bool) (secretbox.Key, error) {
 	if c.Key != nil || c.KeyFile != "" {
 		return c.ExternalKey()

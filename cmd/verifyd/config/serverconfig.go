@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Service is a service on another machine, and what it is managed by.
+// Service is a service on another machine, and the token to manage it.
 type Service struct {
 	URL, Token string
 	Roots      *x509.CertPool // nil: the system's
 }
 
-// Service checks the settings of a service on another machine; it is for where one is named.
+// Service checks the settings of a service on another machine, if one is named.
 func (s ServerSettings) Service(f *Faults) Service {
 	c := Service{URL: s.Server, Token: s.Token, Roots: Roots(f, "server-ca-file", s.ServerCAFile)}
 	switch {

@@ -2,7 +2,7 @@ package config
 
 import "time"
 
-// Settings are the raw values of flags, environment and file, as text where this program reads them more
+// Settings are the raw values of flags, environment and file, as text if this program reads them more
 // strictly than the flag library would. Config turns them into a Config.
 type Settings struct {
 	edgeSettings     `embed:"" group:"process"`
@@ -18,7 +18,7 @@ type Settings struct {
 	Roles string `group:"process" default:"edge,dispatcher" help:"What this process runs: edge, dispatcher or both."`
 }
 
-// StoreSettings say where the data is; all commands that touch it share them.
+// StoreSettings configure where the data is; all commands that use it share them.
 type StoreSettings struct {
 	DataDir       string        `default:"verifyd-data" help:"Directory of the embedded store."`
 	NATSURL       string        `name:"nats-url" help:"External NATS servers (nats://a:4222,nats://b:4222); empty: embedded."`
@@ -32,7 +32,7 @@ type StoreSettings struct {
 	SecretKeyFile string        `help:"File with the master key; embedded default: secret.key in the data directory."`
 }
 
-// ServerSettings say which service on another machine a command manages, in place of a store.
+// ServerSettings configure which service on another machine a command manages, in place of a store.
 type ServerSettings struct {
 	Server       string `placeholder:"URL" help:"Manage the service with this {base_url} over HTTP, from any machine, by an operator token; empty: the store."`
 	Token        string `secret:"" placeholder:"vfyop_…" help:"The operator token (verifyd operator token create)."`
@@ -52,7 +52,7 @@ type edgeSettings struct {
 	PlainSessions  bool          `help:"Store new sessions so that builds which do not seal them can read them: for the time that such a build runs beside."`
 }
 
-// NetworkSettings say where users and members sign in, and who may log in to the dashboard.
+// NetworkSettings configure where users and members sign in, and who may log in to the dashboard.
 type NetworkSettings struct {
 	NetworksFile        string `help:"YAML list of identity networks; see NETWORKS.md."`
 	NetworkIssuer       string `help:"Issuer of one OpenID Connect network, without a file; its id is default."`
@@ -90,7 +90,7 @@ type limitSettings struct {
 	MonthlyQuota   int64  `default:"100000" help:"Sessions that one account may start in a UTC month."`
 }
 
-// LogSettings say how much is logged, and in which form.
+// LogSettings configure how much is logged, and in which form.
 type LogSettings struct {
 	LogLevel  string `default:"info" help:"trace, debug, info, warn or error."`
 	LogFormat string `default:"auto" help:"auto (console on a terminal, JSON otherwise), console or json."`

@@ -117,7 +117,7 @@ func (s StoreSettings) external(c Store, f *Faults) {
 	}
 }
 
-// byteUnits in the order they are tried: the longest ending first.
+// byteUnits in the order in which they are tried: the longest suffix first.
 var byteUnits = []struct {
 	ending string
 	bytes  int64

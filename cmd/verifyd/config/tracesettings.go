@@ -9,7 +9,8 @@ import (
 	"verifyd/cmd/verifyd/trace"
 )
 
-// traceSettings say where the spans of sessions go. The standard variables of OpenTelemetry are taken too.
+// traceSettings configure where the spans of sessions are sent. The standard variables of OpenTelemetry are
+// read too.
 type traceSettings struct {
 	TraceEndpoint  string  `env:"VERIFYD_TRACE_ENDPOINT,OTEL_EXPORTER_OTLP_ENDPOINT" help:"Collector that spans of sessions are sent to, by OTLP over HTTP: http://collector:4318; empty: nothing is traced."`
 	TraceHeaders   string  `secret:"" env:"VERIFYD_TRACE_HEADERS,OTEL_EXPORTER_OTLP_HEADERS" help:"Header fields sent to it, name=value with commas between and the values percent-encoded."`
@@ -18,7 +19,7 @@ type traceSettings struct {
 	TraceCallbacks bool    `help:"Callbacks of traced sessions carry their trace context (traceparent) to the receiver."`
 }
 
-// config checks the settings; nil: nothing is traced.
+// config checks the settings; nil: no tracing.
 func (s traceSettings) config(f *Faults) *trace.Config {
 	if s.TraceEndpoint == "" {
 		if s.TraceCallbacks {

@@ -22,7 +22,7 @@ func Policy(f *Faults, flag, s string) sessions.Policy {
 	return p
 }
 
-// level checks what sessions ask to be proven; empty is the default.
+// level checks the level that sessions require; empty is the default.
 func level(f *Faults, flag, s string) proof.Level {
 	l := proof.Level(s).Or(proof.Link)
 	if !l.Known() {

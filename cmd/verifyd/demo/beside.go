@@ -16,11 +16,11 @@ import (
 	"verifyd/edge/network"
 )
 
-// besideWait bounds how long the service may take to be there, and to know the network: it asks again after a
-// while where that came later.
+// besideWait bounds how long the service may take to be ready, and to discover the network: it retries
+// discovery after a while if the network was started later.
 const besideWait = time.Minute
 
-// Beside plays integrator, identity network and user beside a running service.
+// Beside plays integrator, identity network and user next to a running service.
 type Beside struct {
 	config.StoreSettings `embed:"" group:"store"`
 
@@ -37,7 +37,7 @@ type Beside struct {
 }
 
 // Play enrolls the sample integrator by the operator's credential, plays the user once, shows the callback,
-// and then lets people try.
+// and then waits for people to try it.
 func (b Beside) Play(ctx context.Context, by Operator, out, errOut io.Writer) error {
 	d := &demo{out: out, err: errOut, operator: by, began: time.Now()}
 	defer d.stop()
@@ -67,7 +67,7 @@ func (b Beside) Play(ctx context.Context, by Operator, out, errOut io.Writer) er
 // besideNetwork is the id of a network that is configured without a file.
 const besideNetwork = "default"
 
-// provide runs the identity network.
+// provide runs the dev network.
 func (b Beside) provide(d *demo) error {
 	dev, err := devnetwork.New(devnetwork.Config{
 		Listen: b.NetworkListen, Issuer: b.Network, ClientID: b.ClientID, ClientSecret: b.ClientSecret,
@@ -91,7 +91,7 @@ func (b Beside) provide(d *demo) error {
 	return nil
 }
 
-// enroll makes the account and the key on the store itself.
+// enroll creates the account and the key in the store.
 func (b Beside) enroll(ctx context.Context, d *demo) error {
 	var f config.Faults
 	cfg := b.Config(&f)
@@ -110,7 +110,7 @@ func (b Beside) enroll(ctx context.Context, d *demo) error {
 	return d.integrator.enroll(b.Service, secret, a.Secrets[0].Value)
 }
 
-// await tries a sign-in's first steps until the service leads to the network.
+// await tries the first steps of a sign-in until the service redirects to the network.
 func (b Beside) await(ctx context.Context, d *demo) error {
 	ctx, cancel := context.WithTimeout(ctx, besideWait)
 	defer cancel()

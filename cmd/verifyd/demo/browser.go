@@ -22,15 +22,15 @@ const (
 	browserHops = 10
 )
 
-// Browser does what a person's browser does on the way through a sign-in, as far as forms, redirects and
-// cookies go: the demo and the end-to-end tests walk the real pages with it.
+// Browser does what a person's browser does during a sign-in, as far as forms, redirects and cookies are
+// concerned: the demo and the end-to-end tests walk through the real pages with it.
 type Browser struct {
 	Client *http.Client
-	// Visited, where set, is told each request and its answer's status.
+	// Visited, if set, is called with each request and its answer's status.
 	Visited func(method string, u *url.URL, status int)
 }
 
-// NewBrowser makes a browser without cookies.
+// NewBrowser returns a browser without cookies.
 func NewBrowser() *Browser {
 	jar, _ := cookiejar.New(nil) // never fails
 	return &Browser{Client: &http.Client{
@@ -64,7 +64,8 @@ func (b *Browser) Press(ctx context.Context, p *Page, button string) (*Page, err
 }
 
 // pressUntil presses a button until the page that follows has another one, once a second until ctx ends: one
-// of several edges may have found the identity network away a moment ago, and says so for a little while.
+// of several edges may have found the identity network unavailable a moment ago, and reports that for a
+// while.
 func (b *Browser) pressUntil(ctx context.Context, p *Page, button, wanted string) (*Page, error) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -85,7 +86,7 @@ func (b *Browser) pressUntil(ctx context.Context, p *Page, button, wanted string
 	}
 }
 
-// Begin sends a form as press does and stops at the first redirect, whose address it returns: the moment
+// Begin sends a form as Press does and stops at the first redirect, whose address it returns: the moment
 // before the return.
 func (b *Browser) Begin(ctx context.Context, p *Page, button string) (next string, err error) {
 	action, values, err := p.form(button)

@@ -1,6 +1,6 @@
-// Package demo shows the whole path of a verification: the service, an identity network that is not real, a
-// sample integrator that starts sessions and takes callbacks, and a browser that signs in. The end-to-end
-// tests use integrator and browser, too.
+// Package demo shows a whole verification: the service, a simulated identity network, a sample integrator
+// that starts sessions and takes callbacks, and a browser that signs in. The end-to-end tests use integrator
+// and browser, too.
 package demo
 
 import (
@@ -33,10 +33,10 @@ import (
 )
 
 const (
-	// demoListen is where the demo is found when nothing else is there.
+	// demoListen is the demo's address if it is free.
 	demoListen  = "127.0.0.1:8080"
 	demoAccount = "Harbor Guild"
-	// User is whom the sample integrator verifies.
+	// User is the user whom the sample integrator verifies.
 	User      = "sailor_42"
 	demoOwner = "harbormaster" // on the dev network
 	// devNetworkButton signs in on the dev network's page.
@@ -45,24 +45,24 @@ const (
 	autoTimeout = 30 * time.Second
 )
 
-// Options say how the demo is played.
+// Options configure the demo.
 type Options struct {
 	Auto     bool   // play the browser too, and end after the callback
-	Binding  string // what sessions ask to be proven: link, code or account; empty: link
+	Binding  string // the level that sessions require: link, code or account; empty: link
 	LogLevel string
 	Operator Operator
 	In       io.Reader // what people type: the codes that pages show; nil: nothing
 	Out, Err io.Writer
 }
 
-// Operator is who enrolls the sample integrator.
+// Operator enrolls the sample integrator.
 type Operator struct {
 	Actor access.Actor
-	// Account returns the account of a name, where an operator may hand something out of it.
+	// Account returns the account of a name, if an operator may show its secrets.
 	Account func(ctx context.Context, s *accountstore.Store, name string) (account.Account, error)
 }
 
-// Run shows the whole path on loopback, with a store that is thrown away.
+// Run shows a whole verification on loopback, with a store that is deleted at the end.
 func Run(ctx context.Context, o Options) (err error) {
 	j, err := config.LogSettings{LogLevel: o.LogLevel, LogFormat: "auto"}.Logger(o.Err)
 	if err != nil {
@@ -90,8 +90,8 @@ func Run(ctx context.Context, o Options) (err error) {
 // demo is a running demo.
 type demo struct {
 	out, err   io.Writer
-	lines      <-chan string // that people type; nil: nobody does
-	binding    string        // what sessions ask to be proven; empty: the account's
+	lines      <-chan string // that people type; nil if nobody does
+	binding    string        // the level that sessions require; empty: the account's
 	operator   Operator
 	began      time.Time
 	program    *service.Program
@@ -110,7 +110,7 @@ func (d *demo) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(d.out, "%8.3f s  %s\n", time.Since(d.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// detail prints lines that belong to the step above.
+// detail prints lines that belong to the last step.
 func (d *demo) detail(lines ...string) {
 	for _, l := range lines {
 		_, _ = fmt.Fprintf(d.out, "              %s\n", l)
@@ -213,12 +213,12 @@ func (d *demo) enroll(ctx context.Context) error {
 	return d.integrator.enroll(d.program.Base, secret, a.Secrets[0].Value)
 }
 
-// account makes the sample integrator's account, if it is missing, and a key.
+// account creates the sample integrator's account, if it is missing, and a key.
 func (d *demo) account(ctx context.Context, accounts *accountstore.Store) (a account.Account, secret string,
 	err error) {
 	a, err = accounts.CreateAccount(ctx, d.operator.Actor, demoAccount)
 	if errors.Is(err, account.ErrAccountExists) {
-		// beside a service it could be somebody else's
+		// with a running service it could be somebody else's
 		a, err = d.operator.Account(ctx, accounts, demoAccount)
 	}
 	if err != nil {
@@ -317,7 +317,7 @@ func (d *demo) awaitCallback(ctx context.Context, s Started, expired <-chan time
 	}
 }
 
-// confirm sends a code to the service, as a bot does that was written to, and says what came of it.
+// confirm sends a code to the service, as a bot does that receives a message, and prints the result.
 func (d *demo) confirm(ctx context.Context, s Started, code string) {
 	err := d.integrator.confirm(ctx, s, User, code)
 	refused, ok := errors.AsType[*client.Error](err)
@@ -332,7 +332,7 @@ func (d *demo) confirm(ctx context.Context, s Started, code string) {
 	}
 }
 
-// readLines reads what people type, for as long as the demo runs.
+// readLines reads what people type while the demo runs.
 func (d *demo) readLines(ctx context.Context, from io.Reader) {
 	lines := make(chan string)
 	d.lines = lines
@@ -348,7 +348,7 @@ func (d *demo) readLines(ctx context.Context, from io.Reader) {
 	}()
 }
 
-// auto plays the browser: the same pages, forms and redirects that a person's browser would go through.
+// auto plays the browser: it goes through the same pages, forms and redirects as a person's browser.
 func (d *demo) auto(ctx context.Context, network string) error {
 	ctx, cancel := context.WithTimeout(ctx, autoTimeout)
 	defer cancel()
@@ -383,7 +383,7 @@ func (d *demo) auto(ctx context.Context, network string) error {
 	}
 }
 
-// free reports whether an address can be listened on.
+// free reports whether an address is free to listen on.
 func free(address string) bool {
 	l, err := net.Listen("tcp", address)
 	if err != nil {

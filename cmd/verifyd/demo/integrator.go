@@ -27,7 +27,7 @@ const (
 // over real https.
 type Integrator struct {
 	Base   string // {base_url} of the service
-	shown  string // origin under which a TLS proxy shows the receiver; empty: its own address
+	shown  string // origin of a TLS proxy in front of the receiver; empty: its own address
 	APIKey string
 	desk   *client.Receiver // takes callbacks once the signing secret is known
 
@@ -41,7 +41,7 @@ type Received struct {
 	Header http.Header
 	Body   []byte
 	result client.Result
-	answer string // what the receiver said, where it did not take the callback
+	answer string // the receiver's answer, if it did not accept the callback
 }
 
 // NewIntegrator opens the receiver with a certificate of its own authority.
@@ -75,7 +75,7 @@ func (i *Integrator) Serve(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// enroll hands the integrator what it got from the service.
+// enroll gives the integrator its key and secret from the service.
 func (i *Integrator) enroll(base, apiKey, signingSecret string) (err error) {
 	i.Base, i.APIKey = base, apiKey
 	i.desk, err = client.NewReceiver([]string{signingSecret},
@@ -93,11 +93,10 @@ func (i *Integrator) CallbackURL() string {
 	return cmp.Or(i.shown, "https://"+i.Listener.Addr().String()) + CallbackPath
 }
 
-// receivedKey finds, in a request's context, the received that the demo shows.
+// receivedKey is the key of the Received in a request's context.
 type receivedKey struct{}
 
-// receive lets the client's Receiver judge a callback, and keeps what came in and what was said to it, to be
-// shown.
+// receive passes a callback to the client's Receiver, and keeps the callback and the answer, to be shown.
 func (i *Integrator) receive(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, callbackBytes))
 	if err != nil || r.URL.Path != CallbackPath {
@@ -115,7 +114,7 @@ func (i *Integrator) receive(w http.ResponseWriter, r *http.Request) {
 	i.received <- *got
 }
 
-// overheard keeps a copy of an answer.
+// overheard records a copy of an answer.
 type overheard struct {
 	http.ResponseWriter
 
@@ -136,12 +135,12 @@ func (o *overheard) Write(b []byte) (int, error) {
 // Started is the answer of POST /verify/init (contract §2.1).
 type Started = client.Started
 
-// start starts a session for a user, which asks for a binding.
+// start starts a session for a user, which requires a level.
 func (i *Integrator) start(ctx context.Context, user, binding string) (Started, error) {
 	return i.begin(ctx, user, binding, i.CallbackURL())
 }
 
-// StartFor starts a session for a user, whose callback goes elsewhere.
+// StartFor starts a session for a user, whose callback is sent elsewhere.
 func (i *Integrator) StartFor(ctx context.Context, user, callbackURL string) (Started, error) {
 	return i.begin(ctx, user, "", callbackURL)
 }

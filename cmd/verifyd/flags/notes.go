@@ -12,57 +12,57 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// note is something about how a command was called that does not stop it and that its caller should fix.
+// note is a warning about how a command was called.
 type note struct{ Wrong, Right string }
 
-// Notes are all of one command line.
+// Notes are the warnings about one command line.
 type Notes []note
 
-// tell writes the notes as lines.
-func (n Notes) tell(w io.Writer) {
-	for _, said := range n {
-		_, _ = fmt.Fprintf(w, "verifyd: warning: %s; %s\n", said.Wrong, said.Right)
+// write prints the notes, one a line.
+func (n Notes) write(w io.Writer) {
+	for _, notes := range n {
+		_, _ = fmt.Fprintf(w, "verifyd: warning: %s; %s\n", notes.Wrong, notes.Right)
 	}
 }
 
 // Log writes them into the log of a service, which others may read as JSON.
 func (n Notes) Log(log zerolog.Logger) {
-	for _, said := range n {
-		log.Warn().Msg(said.Wrong + "; " + said.Right)
+	for _, notes := range n {
+		log.Warn().Msg(notes.Wrong + "; " + notes.Right)
 	}
 }
 
-// NotesOn looks at how a command was called. A service and its check are told of variables that nothing
-// reads, too: for them a variable is how they are told what to do. They tell the notes themselves; those
-// of other commands are written to standard error.
+// NotesOn looks at how a command was called. For a service and its check, which are configured by variables,
+// variables that nothing reads are noted, too. They report the notes themselves; those of other commands are
+// written to standard error.
 func NotesOn(called *kong.Context, errOut io.Writer) Notes {
-	said := secretsShown(called)
+	notes := secretsShown(called)
 	switch called.Selected().Name {
 	case "serve", "check":
-		return append(said, unknownNotes(called.Model, os.Environ())...)
+		return append(notes, unknownNotes(called.Model, os.Environ())...)
 	default:
-		said.tell(errOut)
+		notes.write(errOut)
 		return nil
 	}
 }
 
-func unknownNotes(app *kong.Application, environ []string) (said Notes) {
+func unknownNotes(app *kong.Application, environ []string) (notes Notes) {
 	for _, s := range Unknowns(app, environ) {
 		right := "take it out, or look for its name in the list of settings"
 		if s.Nearest != "" {
 			right = "did you mean " + s.Nearest + "?"
 		}
-		said = append(said, note{s.Name + " is set, and no setting has this name", right})
+		notes = append(notes, note{s.Name + " is set, and no setting has this name", right})
 	}
-	return said
+	return notes
 }
 
 // SecretTag marks flags whose values are secrets. They have a variable, also if they are no settings.
 const SecretTag = "secret"
 
-// secretsShown tells of secrets that stand on the command line, where everybody on the machine can read
-// them, and the shell keeps them.
-func secretsShown(called *kong.Context) (said Notes) {
+// secretsShown notes secrets on the command line, where everybody on the machine can read them, and the shell
+// keeps them.
+func secretsShown(called *kong.Context) (notes Notes) {
 	for _, at := range called.Path {
 		if at.Flag == nil || at.Resolved {
 			continue
@@ -71,16 +71,16 @@ func secretsShown(called *kong.Context) (said Notes) {
 		if at.Flag.Tag.Has(SecretTag) && value != "" || withPassword.MatchString(value) {
 			wrong := fmt.Sprintf("--%s: the command line shows a secret to everybody on this machine",
 				at.Flag.Name)
-			said = append(said, note{wrong, insteadOf(at.Flag, called.Selected())})
+			notes = append(notes, note{wrong, insteadOf(at.Flag, called.Selected())})
 		}
 	}
-	return said
+	return notes
 }
 
 // withPassword is a URL with a password in it, also if the rest of it is wrong.
 var withPassword = regexp.MustCompile(`://[^/?#,]*:[^/?#,]*@`)
 
-// insteadOf names what a secret is to be given by: its variable, or a flag for a file with it.
+// insteadOf names a better way to pass a secret: its variable, or a flag for a file with it.
 func insteadOf(flag *kong.Flag, command *kong.Node) string {
 	var ways []string
 	for _, variable := range flag.Envs {

@@ -1,6 +1,5 @@
-// Package flags knows where the values of flags come from: the command line, variables, and the file of
-// --config. It also warns of variables that nothing reads, and of secrets on the command line, where
-// everybody can read them.
+// Package flags reads the values of flags from the command line, variables, and the file of --config. It also
+// warns of variables that nothing reads, and of secrets on the command line, where everybody can read them.
 package flags
 
 import (
@@ -12,10 +11,10 @@ import (
 )
 
 // Where the values of flags come from. A flag that belongs to one of settingGroups is a setting: it has a
-// variable, and stands in the file of --config. Any other flag says what a command is to do, and only the
-// command line may say that: a variable that another tool sets must not make a key with a limit, end one,
-// or send something. The group is inherited from the struct that is embedded, so a flag that somebody
-// adds to a command is none of the settings unless they belong to the service or its store.
+// variable, and a key in the file of --config. Any other flag tells a command what to do, and only the
+// command line may do that: a variable that another tool sets must not make a key with a limit, end one, or
+// send something. The group is inherited from the struct that is embedded, so a flag that is added to a
+// command is no setting unless it belongs to the service or its store.
 
 // The keys of settingGroups, as the tag group names them.
 const (
@@ -23,7 +22,7 @@ const (
 	groupStore   = "store"   // what opens the same store; every command on it has these
 )
 
-// SettingGroups are the groups of settings. Help pages show them behind what is the command's own.
+// SettingGroups are the groups of settings. Help pages show them after the command's own flags.
 var SettingGroups = []kong.Group{
 	{Key: groupProcess, Title: "Settings of the process:"},
 	{Key: "networks", Title: "Settings of identity networks and logins:"},
@@ -62,7 +61,7 @@ func SettingVariables() kong.Option {
 			case IsSetting(flag) && len(flag.Envs) == 0:
 				flag.Envs = []string{VariableOf(flag.Name)}
 			}
-			flag.Tag.Envs = flag.Envs // the value is read by these, the help page written by those
+			flag.Tag.Envs = flag.Envs // the former are read, the latter are shown on the help page
 		}
 		return nil
 	})
@@ -91,12 +90,12 @@ func TakesSettings(command *kong.Node) bool {
 	return command != nil && slices.ContainsFunc(command.Flags, IsSetting)
 }
 
-// ConfigFile is the file of --config. A command without settings does not read the one that
-// VERIFYD_CONFIG names, and takes none.
+// ConfigFile is the file of --config. A command without settings does not read the one that VERIFYD_CONFIG
+// names, and accepts none.
 type ConfigFile string
 
-// BeforeResolve lets the file answer for settings. The library calls it for a flag of the command line,
-// which is in the path, as for a variable.
+// BeforeResolve makes the file provide settings. The library calls it for a flag of the command line, which
+// is in the path, as for a variable.
 func (ConfigFile) BeforeResolve(k *kong.Kong, ctx *kong.Context, at *kong.Path) error {
 	command := ctx.Selected()
 	if !TakesSettings(command) {

@@ -7,14 +7,14 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Unknown is a variable that begins as verifyd's do and that nothing reads.
+// Unknown is a variable with verifyd's prefix that nothing reads.
 type Unknown struct {
 	Name    string
-	Nearest string // what it was probably to be; empty: nothing is near
+	Nearest string // the variable that was probably meant; empty if none is near
 }
 
-// othersVariables are for what stands beside a service: docker-compose.yml and the receivers of the
-// guides. They may lie in the same file of variables as its settings.
+// othersVariables are for programs around a service: docker-compose.yml and the receivers of the guides. They
+// may be in the same file of variables as its settings.
 var othersVariables = []string{
 	"VERIFYD_VERSION", "VERIFYD_ENV_FILE", "VERIFYD_IMAGES_CACHE", "VERIFYD_HOST", "VERIFYD_TLS",
 	"VERIFYD_HTTP_PORT", "VERIFYD_HTTPS_PORT",
@@ -22,14 +22,14 @@ var othersVariables = []string{
 	"VERIFYD_SIGNING_SECRET",
 }
 
-// testVariables begin those of this project's tests.
+// testVariables is the prefix of the variables of this project's tests.
 const testVariables = variablePrefix + "TEST_"
 
-// serviceHost ends the first of the variables that Kubernetes sets in each pod for a Service, such as one
-// whose name is verifyd.
+// serviceHost is the suffix of the first of the variables that Kubernetes sets in each pod for a Service,
+// such as one whose name is verifyd.
 const serviceHost = "_SERVICE_HOST"
 
-// madeForServices returns what those variables begin with, for each Service.
+// madeForServices returns the prefix of those variables, for each Service.
 func madeForServices(environ []string) (begins []string) {
 	for _, entry := range environ {
 		name, _, _ := strings.Cut(entry, "=")
@@ -49,8 +49,8 @@ func knownVariables(app *kong.Application) (names []string) {
 	return slices.Compact(names)
 }
 
-// Unknowns returns the variables in an environment that nothing knows. Their values, which may be secrets,
-// are not looked at.
+// Unknowns returns the variables in an environment that nothing reads. Their values, which may be secrets,
+// are not used.
 func Unknowns(app *kong.Application, environ []string) (found []Unknown) {
 	known := knownVariables(app)
 	made := append(madeForServices(environ), testVariables)
@@ -66,19 +66,19 @@ func Unknowns(app *kong.Application, environ []string) (found []Unknown) {
 	return found
 }
 
-// nearest returns the name that another one was probably to be: one with all of its words, or else the one
-// with the fewest letters that differ, up to a third of them. Empty: none is near. Upper and lower case,
-// - and _, and verifyd's prefix make no difference.
+// nearest returns the name that was probably meant: one with all words of the given name, or else the one
+// with the fewest different letters, up to a third of them. It is empty if none is near. Upper and lower
+// case, - and _, and verifyd's prefix make no difference.
 func nearest(name string, among []string) string {
 	name = bare(name)
-	best, least := "", len(name)/3+1
+	best, fewest := "", len(name)/3+1
 	for _, candidate := range among {
 		d := distance(name, bare(candidate))
 		if hasWords(bare(candidate), name) {
 			d = min(d, 1)
 		}
-		if d < least {
-			best, least = candidate, d
+		if d < fewest {
+			best, fewest = candidate, d
 		}
 	}
 	return best
@@ -88,7 +88,7 @@ func bare(name string) string {
 	return strings.TrimPrefix(strings.ReplaceAll(strings.ToUpper(name), "-", "_"), variablePrefix)
 }
 
-// hasWords reports whether a name has all the words of another.
+// hasWords reports whether a name contains all words of another.
 func hasWords(name, other string) bool {
 	words := strings.Split(name, "_")
 	for word := range strings.SplitSeq(other, "_") {
@@ -99,7 +99,7 @@ func hasWords(name, other string) bool {
 	return true
 }
 
-// distance is how many letters have to be put in, taken out or changed to make one text of another
+// distance returns how many letters have to be inserted, removed or changed to turn one text into another
 // (Levenshtein).
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
@@ -107,7 +107,7 @@ func distance(a, b string) int {
 		row[j] = j
 	}
 	for i := range len(a) {
-		before := row[0] // of the row above, one to the left
+		before := row[0] // in the row above, one to the left
 		row[0] = i + 1
 		for j := range len(b) {
 			change := before

@@ -29,8 +29,8 @@ func LoadYAML(r io.Reader) (kong.Resolver, error) {
 	return values, nil
 }
 
-// Validate refuses members that are no settings of serve, whichever command reads the file: a slip must
-// not be silently without effect, and the file says nothing about what other commands do.
+// Validate refuses members that are no settings of serve, whichever command reads the file: a typo must not
+// be ignored silently, and the file does not control what other commands do.
 func (y yamlFile) Validate(app *kong.Application) error {
 	known := SettingKeys(app)
 	var unknown []error
@@ -43,7 +43,7 @@ func (y yamlFile) Validate(app *kong.Application) error {
 	return errors.Join(unknown...)
 }
 
-// meant says what a name that is not known was probably to be.
+// meant suggests what an unknown name was probably meant to be.
 func meant(key string) string {
 	if key == "" {
 		return "settings are written as the variables are, in lower case without " + variablePrefix +
@@ -52,7 +52,7 @@ func meant(key string) string {
 	return "did you mean " + key + "?"
 }
 
-// SettingKeys are the members that the file may have.
+// SettingKeys returns the members that the file may have.
 func SettingKeys(app *kong.Application) (keys []string) {
 	for flag, command := range AllFlags(app) {
 		if command.Name == "serve" && IsSetting(flag) {
@@ -62,12 +62,12 @@ func SettingKeys(app *kong.Application) (keys []string) {
 	return keys
 }
 
-// Resolve returns a setting's value. The library lets flags win over it, but not variables, which do here:
-// what is set for one process is nearer to it than a file.
+// Resolve returns a setting's value. The library lets flags win over it, but not variables, which do here: a
+// variable is closer to the process than a file.
 func (y yamlFile) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	v, ok := y[YAMLKey(flag)]
 	if !ok || !IsSetting(flag) || slices.ContainsFunc(flag.Envs, isSet) {
-		return nil, nil //nolint:nilnil // the library's word for "not set here"
+		return nil, nil //nolint:nilnil // the library's convention for "not set here"
 	}
 	switch v := v.(type) {
 	case nil:
@@ -91,5 +91,5 @@ func isSet(variable string) bool {
 	return ok
 }
 
-// YAMLKey returns the member of the file that is a flag.
+// YAMLKey returns the member of the file for a flag.
 func YAMLKey(flag *kong.Flag) string { return strings.ReplaceAll(flag.Name, "-", "_") }

@@ -11,13 +11,13 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Log is what clients saw. Its methods, and those of its parts and their calls, are safe for concurrent
-// use, and do nothing on nil, for a load that nobody notes.
+// Log is what clients saw. Its methods, and those of its parts and their calls, are safe for concurrent use,
+// and do nothing on nil, for a load that is not recorded.
 type Log struct {
 	began time.Time
 
 	mu     sync.Mutex
-	last   int64 // instant that was given out
+	last   int64 // instant that was returned
 	parts  []*Part
 	behind []span
 }
@@ -25,8 +25,8 @@ type Log struct {
 // span is the time between two instants.
 type span struct{ from, to int64 }
 
-// instant returns the nanoseconds since the log's begin, later each time: of two calls of which one ended
-// before the other began no clock makes two at once.
+// instant returns the nanoseconds since the log's begin, later each time: a coarse clock must not make calls
+// overlap of which one ended before the other began.
 func (l *Log) instant() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -34,11 +34,11 @@ func (l *Log) instant() int64 {
 	return l.last
 }
 
-// New makes a log that is empty.
+// New returns an empty log.
 func New() *Log { return &Log{began: time.Now()} }
 
 // Behind notes that from now on a server that was cut off comes back. Until over is called it may answer a
-// read with what it held then: it does not know yet that another server leads (docs/GUARANTEES.md).
+// read with outdated data: it does not know yet that another server leads (docs/GUARANTEES.md).
 func (l *Log) Behind() (over func()) {
 	from := l.instant()
 	return func() {
@@ -66,7 +66,7 @@ type Part struct {
 	calls []*Call
 }
 
-// Call is one request of a client. If nothing more is said of it, its answer was lost.
+// Call is one request of a client. If it is not ended, its answer was lost.
 type Call struct {
 	part *Part
 	in   input
@@ -75,14 +75,14 @@ type Call struct {
 
 type input struct {
 	do   string
-	want string // of an end: the state that is asked for
+	want string // of an end: the requested state
 	call int64  // nanoseconds since the log's begin
-	ret  int64  // never, where the answer was lost
-	// behind: the answer may be that of a server that is behind
+	ret  int64  // never, if the answer was lost
+	// behind: the answer may come from a server that is behind
 	behind bool
 }
 
-// output is the answer; the zero value where it was lost.
+// output is the answer; the zero value if it was lost.
 type output struct {
 	known bool
 	text  string
@@ -124,14 +124,14 @@ func (c *Call) end(o output) {
 	c.in.ret, c.out = now, o
 }
 
-// Saw ends a call with a state, or another word: what a read found (empty: nothing), how an end left the
-// session.
+// Saw ends a call with a state or another result: what a read found (empty: nothing), or the state in which
+// an end left the session.
 func (c *Call) Saw(state string) { c.end(output{text: state}) }
 
 // Counted ends a call with a number.
 func (c *Call) Counted(n int64) { c.end(output{n: n}) }
 
-// Nothing ends a call that was refused before it could do or tell anything: as though it had not been made.
+// Nothing ends a call that was refused before it could do or show anything, as though it had not been made.
 func (c *Call) Nothing() {
 	if c == nil {
 		return
@@ -146,18 +146,18 @@ func (c *Call) Nothing() {
 	}
 }
 
-// checkFor bounds the check of one part, which takes milliseconds where it holds.
+// checkFor bounds the check of one part, which takes milliseconds if it passes.
 const checkFor = 30 * time.Second
 
-// Tally says how much was judged.
+// Tally describes how much was checked.
 type Tally struct{ Parts, Calls, Lost int }
 
 func (y Tally) String() string {
 	return fmt.Sprintf("%d histories of %d calls, of which %d were not answered", y.Parts, y.Calls, y.Lost)
 }
 
-// Faults judges all parts, and returns what is wrong with those that no order explains, each with the name
-// of a file in dir that shows it. Nothing may be noted any more.
+// Faults checks all parts, and describes those that no order explains, each with the name of a file in dir
+// that shows it. Nothing may be recorded any more.
 func (l *Log) Faults(dir string) (faults []string, of Tally) {
 	for i, p := range l.parts {
 		operations := p.operations()
@@ -194,11 +194,10 @@ func (l *Log) Check(t *testing.T, dir string) {
 	t.Logf("%s", of)
 }
 
-// telling are the calls that say something. One that only asked and got no answer says nothing. Of several
-// that would do the same, and once at most, the first that got no answer stands for the others: what they
-// may have done it may have done, too. There are many where somebody tries for minutes, and each doubles
-// what there is to try.
-func (p *Part) telling() (calls []*Call) {
+// informative returns the calls that constrain the order. A read without an answer does not. Of several calls
+// without an answer that would do the same, at most once, the first represents the others: what they may have
+// done it may have done, too. There are many if a client retries for minutes, and each doubles the search.
+func (p *Part) informative() (calls []*Call) {
 	lost := map[[2]string]bool{}
 	for _, c := range p.calls {
 		asked := [2]string{c.in.do, c.in.want}
@@ -214,17 +213,17 @@ func (p *Part) telling() (calls []*Call) {
 	return calls
 }
 
-// operations are the calls as porcupine takes them. Each has a row in its picture that nothing else is on.
+// operations returns the calls for porcupine. Each has a row of its own in its picture.
 func (p *Part) operations() (all []porcupine.Operation) {
 	last := int64(0)
-	calls := p.telling()
+	calls := p.informative()
 	for _, c := range calls {
 		last = max(last, c.in.call)
 		if c.in.ret != never {
 			last = max(last, c.in.ret)
 		}
 	}
-	var rows []int64 // until when each is taken
+	var rows []int64 // until when each is occupied
 	for _, c := range calls {
 		end := c.in.ret
 		if end == never {
@@ -246,7 +245,7 @@ func (p *Part) operations() (all []porcupine.Operation) {
 	return all
 }
 
-// show writes a picture, and returns where it is, or why it is not.
+// show writes a picture, and returns its path, or why there is none.
 func (p *Part) show(path string) string {
 	_, info := porcupine.CheckOperationsVerbose(*p.model, p.operations(), checkFor)
 	if err := porcupine.VisualizePath(*p.model, info, path); err != nil {

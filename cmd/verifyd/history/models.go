@@ -7,7 +7,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// model makes one of a state before the first call and a step.
+// model returns a model from an initial state and a step.
 func model[S any](first S, step func(s S, in input, out output) (S, bool)) *porcupine.Model {
 	return &porcupine.Model{
 		Init: func() any { return first },
@@ -20,7 +20,7 @@ func model[S any](first S, step func(s S, in input, out output) (S, bool)) *porc
 	}
 }
 
-// as is what a value is: porcupine hands back what it was given.
+// as converts a value: porcupine passes back what it was given.
 func as[T any](v any) T {
 	t, ok := v.(T)
 	if !ok {
@@ -54,18 +54,18 @@ const (
 // asks reports whether calls change nothing.
 func asks(do string) bool { return do == doRead || do == doCount || do == doUse }
 
-// The states of a session that the model itself knows, and what it says of an end where another was faster.
+// The states of a session in the model, and its answer to an end if another was faster.
 const (
 	pending = "pending"
 	expired = "expired"
-	// Other is what an end saw where the session had ended otherwise already.
+	// Other is what an end saw if the session had already ended in another way.
 	Other = "other"
 )
 
 type sessionState struct{ id, is string }
 
-// Session begins the history of a session: of one idempotency key. However often it is started there is
-// one, which ends once.
+// Session begins the history of a session: of one idempotency key. However often it is started, there is one
+// session, which ends once.
 func (l *Log) Session(name string) *Part { return l.part("session "+name, sessions) }
 
 var sessions = model(sessionState{}, func(s sessionState, in input, out output) (sessionState, bool) {
@@ -104,7 +104,7 @@ func (p *Part) Start() *Call { return p.begin(doStart, "") }
 // Read begins a read, which ends with the session's state.
 func (p *Part) Read() *Call { return p.begin(doRead, "") }
 
-// End begins what is to end the session in a state, and ends with the state that it is in then, or with
+// End begins a call that is to end the session in a state. It ends with the session's state then, or with
 // Other.
 func (p *Part) End(in string) *Call { return p.begin(doEnd, in) }
 
@@ -123,9 +123,9 @@ const (
 
 type quotaState struct{ taken, lost int64 }
 
-// Quota begins the history of an account's quota: never are more sessions started, and what was counted stays
-// counted. Its units are taken one by one, as the service does below 32 a second. If a start was not
-// answered, a unit may be taken, for good or for a while.
+// Quota begins the history of an account's quota: no more sessions than that are started, and what was
+// counted stays counted. Its units are taken one by one, as the service does below 32 a second. If a start
+// was not answered, a unit may be taken, permanently or for a while.
 func (l *Log) Quota(name string, limit int64) *Part {
 	return l.part("quota of "+name, model(quotaState{}, func(s quotaState, in input,
 		out output) (quotaState, bool) {
@@ -149,16 +149,16 @@ func (l *Log) Quota(name string, limit int64) *Part {
 // Take begins a start of a session of the account, which ends with Taken or Refused.
 func (p *Part) Take() *Call { return p.begin(doTake, "") }
 
-// Count begins a read of how much is used.
+// Count begins a read of the used units.
 func (p *Part) Count() *Call { return p.begin(doCount, "") }
 
 type keyState struct {
 	revoked bool
-	at      int64 // when who revoked it knew; never, where the answer was lost
+	at      int64 // when the revocation was acknowledged; never, if the answer was lost
 }
 
-// Key begins the history of an API key, which is refused to whoever asks later than within after its
-// revocation was acknowledged. Until then it may be taken by one process and refused by another.
+// Key begins the history of an API key, which is refused to requests later than within after its revocation
+// was acknowledged. Until then it may be accepted by one process and refused by another.
 func (l *Log) Key(name string, within time.Duration) *Part {
 	return l.part("key "+name, model(keyState{}, func(s keyState, in input, out output) (keyState, bool) {
 		switch {

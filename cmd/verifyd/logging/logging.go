@@ -19,10 +19,10 @@ import (
 
 const (
 	// maxRepeats is how many lines of one message and cause are written within repeatsEvery; the others are
-	// counted. An outage is told soon and often enough, and does not fill a disk.
+	// counted. An outage is logged soon and often enough, and does not fill a disk.
 	maxRepeats   = 5
 	repeatsEvery = time.Minute
-	// maxCauses bounds how many messages with their causes are told apart; beyond, messages alone are.
+	// maxCauses bounds how many messages with their causes are distinguished; beyond that, only messages are.
 	maxCauses = 512
 )
 
@@ -34,13 +34,13 @@ type Logger struct {
 	level      atomic.Value // a zerolog.Level
 
 	mu      sync.Mutex
-	usual   zerolog.Level // the level that a change for a while ends with
-	until   time.Time     // when it does; zero: no such change
+	usual   zerolog.Level // the level at the end of a temporary change
+	until   time.Time     // when it ends; zero: no such change
 	revert  *time.Timer
 	repeats map[cause]*repeat
 }
 
-// cause is what repeats: a message and why it was written.
+// cause is what repeats: a message and its error.
 type cause struct {
 	level        zerolog.Level
 	message, why string
@@ -52,7 +52,8 @@ type repeat struct {
 	written, withholds int
 }
 
-// New makes a logger that writes lines to out, from a level on. The messages in always are never withheld.
+// New returns a logger that writes lines of a level or above to out. The messages in always are never
+// withheld.
 func New(out io.Writer, level zerolog.Level, always ...string) *Logger {
 	j := &Logger{
 		out: zerolog.SyncWriter(out), always: always, usual: level, repeats: map[cause]*repeat{},
@@ -71,10 +72,10 @@ func (j *Logger) Log() zerolog.Logger {
 	return zerolog.New(j).Sample(j).With().Timestamp().Logger()
 }
 
-// Measure shows what is withheld, in a registry.
+// Measure registers the metrics of withheld lines.
 func (j *Logger) Measure(r prometheus.Registerer) { r.MustRegister(j.suppressed) }
 
-// Sample reports whether a line of this level is wanted. The log asks before it makes one.
+// Sample reports whether a line of this level is wanted. The log calls it before it makes one.
 func (j *Logger) Sample(l zerolog.Level) bool { return l >= j.now() }
 
 func (j *Logger) now() zerolog.Level {
@@ -82,14 +83,14 @@ func (j *Logger) now() zerolog.Level {
 	return l
 }
 
-// Level returns the level, and until when it holds; zero: for good.
+// Level returns the level, and until when it holds; zero: permanently.
 func (j *Logger) Level() (level string, until time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.now().String(), j.until
 }
 
-// SetLevel changes the level, for a while where that is above 0. The error says what a level is.
+// SetLevel changes the level, for a while if that is above 0. The error lists the levels.
 func (j *Logger) SetLevel(level string, during time.Duration) error {
 	l, err := ParseLevel(level)
 	if err != nil {
@@ -112,7 +113,7 @@ func (j *Logger) SetLevel(level string, during time.Duration) error {
 	return nil
 }
 
-// resume ends a change that was for a while, unless another one has come since.
+// resume ends a temporary change, unless another one has been made since.
 func (j *Logger) resume() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -135,7 +136,7 @@ func ParseLevel(s string) (zerolog.Level, error) {
 // Write writes a line that has no level.
 func (j *Logger) Write(line []byte) (int, error) { return j.out.Write(line) }
 
-// WriteLevel writes a line, or counts it where its like was written often enough just now.
+// WriteLevel writes a line, or counts it if similar lines were written often enough recently.
 func (j *Logger) WriteLevel(l zerolog.Level, line []byte) (int, error) {
 	if l >= zerolog.WarnLevel && j.withhold(l, line) {
 		return len(line), nil
@@ -143,7 +144,7 @@ func (j *Logger) WriteLevel(l zerolog.Level, line []byte) (int, error) {
 	return j.out.Write(line)
 }
 
-// varying is what differs between lines of one cause: ids and numbers.
+// varying matches what differs between lines of one cause: ids and numbers.
 var varying = regexp.MustCompile(`[0-9A-Za-z_-]{20,}|[0-9]+`)
 
 func (j *Logger) withhold(l zerolog.Level, line []byte) bool {
@@ -180,23 +181,23 @@ func (j *Logger) withhold(l zerolog.Level, line []byte) bool {
 // String names the actor in the supervisor's log.
 func (j *Logger) String() string { return "journal" }
 
-// Serve tells once a minute what was withheld, and the rest at its end.
+// Serve logs once a minute what was withheld, and the rest at its end.
 func (j *Logger) Serve(ctx context.Context) error {
 	tick := time.NewTicker(repeatsEvery / 6)
 	defer tick.Stop()
 	for {
 		select {
 		case now := <-tick.C:
-			j.tell(now.Add(-repeatsEvery))
+			j.flush(now.Add(-repeatsEvery))
 		case <-ctx.Done():
-			j.tell(time.Now().Add(time.Hour))
+			j.flush(time.Now().Add(time.Hour))
 			return ctx.Err()
 		}
 	}
 }
 
-// tell ends the counts that were begun before an instant, and writes a line for each that withheld any.
-func (j *Logger) tell(before time.Time) {
+// flush ends the counts that began before an instant, and writes a line for each that withheld any.
+func (j *Logger) flush(before time.Time) {
 	over := map[cause]*repeat{}
 	j.mu.Lock()
 	for c, r := range j.repeats {

@@ -16,7 +16,7 @@ func (p Program) man() string {
 	name := p.App.Name
 	fmt.Fprintf(&b, ".TH %s 1 \"\" %s \"User Commands\"\n", strings.ToUpper(roff(name)),
 		quoted(name+" "+p.Version))
-	b.WriteString(".nh\n.ad l\n") // words and lines of commands stay as they are
+	b.WriteString(".nh\n.ad l\n") // words and lines of commands are not changed
 	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", roff(name), roff(strings.TrimSuffix(p.App.Help, ".")))
 	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n", roff(strings.TrimSpace(name+" "+p.App.Summary())))
 	example(&b, p.Examples[""])
@@ -34,7 +34,7 @@ func (p Program) man() string {
 	return b.String()
 }
 
-// manCommand writes what a command is for, its arguments, its own flags and an example.
+// manCommand writes the purpose of a command, its arguments, its own flags and an example.
 func (p Program) manCommand(b *strings.Builder, n *kong.Node) {
 	fmt.Fprintf(b, ".SS %s\n%s\n", quoted(strings.Join(strings.Fields(p.App.Name+" "+n.Summary()), " ")),
 		roff(n.Help))
@@ -80,14 +80,14 @@ func (p Program) manSettings(b *strings.Builder) {
 	}
 }
 
-// groupTitle returns what a group of settings is of: "the store".
+// groupTitle returns what a group of settings is about: "the store".
 func groupTitle(g kong.Group) string {
 	title := strings.TrimSuffix(strings.TrimPrefix(g.Title, "Settings of "), ":")
 	title, _, _ = strings.Cut(title, ", the same as")
 	return title
 }
 
-// manFlag writes a flag, its variable and what it is for.
+// manFlag writes a flag, its variable and its help.
 func manFlag(b *strings.Builder, f *kong.Flag) {
 	name, value, ok := strings.Cut(f.Summary(), "=")
 	b.WriteString(".TP\n")
@@ -111,8 +111,8 @@ func example(b *strings.Builder, line string) {
 	}
 }
 
-// roff returns text as man prints it: nothing in it is a request, and what is not ASCII is written by its
-// code point, since not every man knows the encoding of its file.
+// roff escapes text for man: nothing in it is a request, and other characters than ASCII are written by their
+// code points, since not every man knows the encoding of its file.
 func roff(text string) string {
 	var b strings.Builder
 	if strings.HasPrefix(text, ".") || strings.HasPrefix(text, "'") {

@@ -30,7 +30,7 @@ func (p Program) Write(w io.Writer, format string) error {
 	return err
 }
 
-// command is what completions know of a command, or of the program itself.
+// command has the data for completions of a command, or of the program itself.
 type command struct {
 	path     string // "key create"; empty: the program
 	help     string
@@ -51,7 +51,7 @@ func (p Program) commands() (all []command) {
 		c.children = visible(n.Children)
 		below := c.children
 		if c.path == "help" {
-			c.children = visible(p.App.Children) // what it explains
+			c.children = visible(p.App.Children) // the command that it explains
 		}
 		all = append(all, c)
 		for _, child := range below {
@@ -66,7 +66,7 @@ func visible(nodes []*kong.Node) []*kong.Node {
 	return slices.DeleteFunc(slices.Clone(nodes), func(n *kong.Node) bool { return n.Hidden })
 }
 
-// ownOf returns the flags of a command that runs where none is named.
+// ownOf returns the flags of the command that runs if none is named.
 func ownOf(n *kong.Node) []*kong.Flag {
 	if n == nil {
 		return nil
@@ -89,7 +89,7 @@ func values(f *kong.Flag) []string {
 	return f.EnumSlice()
 }
 
-// settings returns the flags of a group of settings, as the command has them that has most.
+// settings returns the flags of a group of settings, from the command that has most of them.
 func (p Program) settings(group string) (found []*kong.Flag) {
 	for _, leaf := range p.App.Leaves(true) {
 		var of []*kong.Flag
@@ -105,7 +105,7 @@ func (p Program) settings(group string) (found []*kong.Flag) {
 	return found
 }
 
-// own returns the flags of a command that are no settings.
+// own returns the flags of a command that are not settings.
 func own(n *kong.Node) []*kong.Flag {
 	return slices.DeleteFunc(slices.Clone(n.Flags), func(f *kong.Flag) bool {
 		return f.Hidden || flags.IsSetting(f)

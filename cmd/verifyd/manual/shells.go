@@ -7,10 +7,10 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// The completions of each shell are a table of commands and their flags. A word is part of the command as
-// long as the table has it below what came before, and below help that is what would be below the program.
+// The completions of each shell are a table of commands and their flags. A word is part of the command if the
+// table has it below the words before it; below help, the table is that of the program.
 
-// function returns a name that shells accept, which no other program has.
+// function returns the name of a shell function that no other program has.
 func (p Program) function() string { return "_" + strings.ReplaceAll(p.App.Name, "-", "_") }
 
 // paths returns the pattern of a shell's case that matches every command: "key|key create".
@@ -70,7 +70,7 @@ func (p Program) bash() string {
 	return b.String()
 }
 
-// unlike returns the flags by their names, of each the first that is there.
+// unlike returns the flags without repeated names, the first of each.
 func (p Program) unlike() (all []*kong.Flag) {
 	seen := map[string]bool{}
 	for _, c := range p.commands() {
@@ -144,7 +144,7 @@ func (p Program) fish() string {
 	for _, c := range p.commands()[1:] {
 		path := c.path
 		if !strings.Contains(path, " ") {
-			path = " " + path // below nothing
+			path = " " + path // at the top level
 		}
 		b.WriteString(" " + single(path))
 	}

@@ -1,8 +1,8 @@
-// Package move brings a store to another one while its service runs. Each run copies what is new. The last
+// Package move copies a store to another one while its service runs. Each run copies what is new. The last
 // one takes the old store out of service, copies the rest, compares everything, and opens the new one.
 //
 // No session is served by both stores: the old one is sealed before the new one opens, and until the seal a
-// move can be taken back.
+// move can be aborted.
 package move
 
 import (
@@ -23,27 +23,27 @@ import (
 
 const (
 	// leaveFor is how long a finishing move waits at least before it seals the old store, so that every
-	// dispatcher has seen that the store is leaving: they look twice a second.
+	// dispatcher has seen that the store is draining: they check twice a second.
 	leaveFor = 2 * time.Second
-	// leaveLook is how far back claims are looked at that may be open: a claim can be settled by anybody
-	// after a whole attempt and 10 s, and an attempt takes a minute at most.
+	// leaveLook is how far back open claims are searched for: any process can settle a claim after a whole
+	// attempt and 10 s, and an attempt takes at most a minute.
 	leaveLook = 3 * time.Minute
 	// leavePoll is the interval between two looks.
 	leavePoll = 200 * time.Millisecond
-	// compareTries is how often a difference is looked at again: what was in flight while a stream was sealed
-	// may come after it, and counters go on.
+	// compareTries is how often a difference is checked again: what was in flight while a stream was sealed
+	// may arrive after it, and counters continue.
 	compareTries = 5
 )
 
-// Move brings a store to another one.
+// Move copies a store to another one.
 type Move struct {
 	From, To *store.Store
 	Assets   []transfer.Asset
-	Running  bool // somebody may be serving the store that is left
+	Running  bool // a service may be running on the old store
 }
 
-// errNotWhole is returned if both stores do not hold the same after a move.
-var errNotWhole = errors.New(
+// errStoresDiffer is returned if both stores do not hold the same after a move.
+var errStoresDiffer = errors.New(
 	"the stores differ; nothing was opened and nothing is lost: run the same command again, and where " +
 		"that does not help, empty the new store and move once more")
 
@@ -86,7 +86,7 @@ func (m *Move) Pair(ctx context.Context, where string) error {
 	}
 }
 
-// CopyOnce brings what is new, asset by asset.
+// CopyOnce copies what is new, asset by asset.
 func (m *Move) CopyOnce(ctx context.Context) ([]transfer.Report, error) {
 	skip, err := m.From.StaysBehind(ctx)
 	if err != nil {
@@ -103,7 +103,7 @@ func (m *Move) CopyOnce(ctx context.Context) ([]transfer.Report, error) {
 	return reports, nil
 }
 
-// Compare compares both sides as they stand.
+// Compare compares the current contents of both stores.
 func (m *Move) Compare(ctx context.Context) (all []transfer.Comparison, equal bool, err error) {
 	skip, err := m.From.StaysBehind(ctx)
 	if err != nil {
@@ -121,10 +121,10 @@ func (m *Move) Compare(ctx context.Context) (all []transfer.Comparison, equal bo
 	return all, equal, nil
 }
 
-// leave takes the old store out of service: first no delivery begins any more, while sessions are still
-// started and completed; then, when no claim is open, nothing is written any more. From then on the move can
-// only be finished. It returns the standing that the rest rests on: who changed it meanwhile, to take the
-// store back or to move it elsewhere, has ended this run.
+// leave takes the old store out of service: first no new delivery begins, while sessions are still started
+// and completed; then, when no claim is open, nothing is written any more. From then on the move can only be
+// finished. It returns the state that the remaining steps depend on: if another process changes it meanwhile,
+// to abort the move or to move the store elsewhere, this run ends.
 func (m *Move) leave(ctx context.Context, where string) (old storestate.Record, err error) {
 	if old, err = storestate.Read(ctx, m.From.Conn); err != nil {
 		return old, err
@@ -139,7 +139,7 @@ func (m *Move) leave(ctx context.Context, where string) (old storestate.Record, 
 		}
 	}
 	if old.State != storestate.StateSealing || old.Other != next.Store {
-		// Also a second try with another new store: none is open before this one has left.
+		// This includes a second try with another new store: none is open before the old one is retired.
 		if old, err = storestate.Set(ctx, m.From.Conn, old, storestate.StateSealing, next.Store,
 			where); err != nil {
 			return old, err
@@ -152,8 +152,8 @@ func (m *Move) leave(ctx context.Context, where string) (old storestate.Record, 
 	return old, nil
 }
 
-// beforeSeal has the dispatchers stop and waits for what they had begun. Until the seal the store can be
-// taken back.
+// beforeSeal makes the dispatchers stop and waits for what they have begun. Until the seal the move can be
+// aborted.
 func (m *Move) beforeSeal(ctx context.Context, old, next storestate.Record,
 	where string) (_ storestate.Record, err error) {
 	if old.State != storestate.StateDraining || old.Other != next.Store {
@@ -169,8 +169,8 @@ func (m *Move) beforeSeal(ctx context.Context, old, next storestate.Record,
 	return old, err
 }
 
-// awaitClaims waits until no claim is open that its owner may still be sending under: after the seal its
-// result could not be stored, and the new store would have to call it unknown.
+// awaitClaims waits until no claim is open whose owner may still be sending: after the seal its result could
+// not be stored, and the new store would have to call it unknown.
 func (m *Move) awaitClaims(ctx context.Context) error {
 	reader, begun := m.From.Reader(), time.Now()
 	next, err := m.From.Conn.SequenceAt(ctx, topology.StreamCompletions, begun.Add(-leaveLook))
@@ -201,8 +201,8 @@ func (m *Move) awaitClaims(ctx context.Context) error {
 	}
 }
 
-// Ended reports whether this move has ended before. Its error is a usageError where the store to move to is
-// in service without it.
+// Ended reports whether this move has ended before. Its error is a usage error if the store to move to is in
+// service without it.
 func (m *Move) Ended(ctx context.Context) (bool, error) {
 	next, err := storestate.Read(ctx, m.To.Conn)
 	if err != nil || next.State != storestate.StateOpen {
@@ -220,8 +220,7 @@ func (m *Move) Ended(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// NotFinished adds to an error what has become of the old store, which a finish may have taken out of
-// service.
+// NotFinished adds to an error the state of the old store, which a finish may have taken out of service.
 func (m *Move) NotFinished(ctx context.Context, cause error) error {
 	old, err := storestate.Read(context.WithoutCancel(ctx), m.From.Conn)
 	if err != nil || errors.As(cause, new(*storestate.Error)) {
@@ -233,7 +232,7 @@ func (m *Move) NotFinished(ctx context.Context, cause error) error {
 	return fmt.Errorf("%w; %w", cause, &storestate.Error{Record: old})
 }
 
-// Finish brings the rest, compares everything, and opens the new store.
+// Finish copies the rest, compares everything, and opens the new store.
 func (m *Move) Finish(ctx context.Context, where string) (all []transfer.Comparison, err error) {
 	old, err := storestate.Read(ctx, m.From.Conn)
 	if err != nil {
@@ -256,13 +255,13 @@ func (m *Move) Finish(ctx context.Context, where string) (all []transfer.Compari
 	return all, err
 }
 
-// close brings the rest and closes the old store for good, once both hold the same.
+// close copies the rest and closes the old store permanently, once both hold the same.
 func (m *Move) close(ctx context.Context, where string) (all []transfer.Comparison, old storestate.Record,
 	err error) {
 	if old, err = m.leave(ctx, where); err != nil {
 		return nil, old, err
 	}
-	if all, err = m.bringRest(ctx); err != nil {
+	if all, err = m.copyRest(ctx); err != nil {
 		return all, old, err
 	}
 	crashpoint.Reach(crashpoint.MoveCompared)
@@ -273,8 +272,8 @@ func (m *Move) close(ctx context.Context, where string) (all []transfer.Comparis
 	return all, old, err
 }
 
-// bringRest copies until both sides are equal. The old store takes nothing any more.
-func (m *Move) bringRest(ctx context.Context) (all []transfer.Comparison, err error) {
+// copyRest copies until both stores are equal. The old store accepts nothing any more.
+func (m *Move) copyRest(ctx context.Context) (all []transfer.Comparison, err error) {
 	for range compareTries {
 		if _, err := m.CopyOnce(ctx); err != nil {
 			return nil, err
@@ -286,16 +285,16 @@ func (m *Move) bringRest(ctx context.Context) (all []transfer.Comparison, err er
 		if err != nil || equal {
 			return all, err
 		}
-		if err := m.bringAgain(ctx, all); err != nil {
+		if err := m.copyAgain(ctx, all); err != nil {
 			return all, err
 		}
 	}
-	return all, errNotWhole
+	return all, errStoresDiffer
 }
 
-// catchUp brings counters again that differ, and reports whether everything is equal then. A counter stream
-// cannot be sealed, and what is counted of those who are refused is stored every few seconds: on a large
-// store once in each whole comparison, between two of these never.
+// catchUp copies the counters again that differ, and reports whether everything is equal then. A counter
+// stream cannot be sealed, and the counts of refused requests are stored every few seconds: on a large store
+// once in each whole comparison, but never between two of these.
 func (m *Move) catchUp(ctx context.Context, all []transfer.Comparison) (equal bool, err error) {
 	equal = true
 	for i, a := range m.Assets { // as all
@@ -312,8 +311,8 @@ func (m *Move) catchUp(ctx context.Context, all []transfer.Comparison) (equal bo
 	return equal, nil
 }
 
-// bringAgain brings those assets anew that differ because the old store has removed what was brought.
-func (m *Move) bringAgain(ctx context.Context, all []transfer.Comparison) error {
+// copyAgain copies the assets again that differ because the old store has removed messages that were copied.
+func (m *Move) copyAgain(ctx context.Context, all []transfer.Comparison) error {
 	skip, err := m.From.StaysBehind(ctx)
 	if err != nil {
 		return err
@@ -329,7 +328,7 @@ func (m *Move) bringAgain(ctx context.Context, all []transfer.Comparison) error 
 	return nil
 }
 
-// Abort takes a store back that a move was about to leave. A move that is under way notices before it
+// Abort returns a store to service that a move was about to retire. A move in progress notices before it
 // seals anything.
 func Abort(ctx context.Context, from *store.Store) error {
 	old, err := storestate.Read(ctx, from.Conn)

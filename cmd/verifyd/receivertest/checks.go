@@ -18,20 +18,19 @@ type Outcome string
 const (
 	Pass Outcome = "pass"
 	Fail Outcome = "fail"
-	Look Outcome = "look" // nothing is wrong as far as can be seen from outside; Why says what to look at
+	Look Outcome = "look" // nothing is wrong as far as can be seen from outside; Why says what to check
 )
 
-// check is one thing that a receiver is asked.
+// check is one test of a receiver.
 type check struct {
 	name string
-	// make returns what is sent, one after another; valid is a callback as it should be, with an id of its
-	// own.
+	// make returns the requests to send, in order; valid is a valid callback, with an id of its own.
 	make func(valid callback.Probe) []callback.Probe
-	// judge returns the outcome, and why it matters where it is not a pass.
+	// judge returns the outcome, and why it matters if it is not a pass.
 	judge func(answers []callback.Answer) (Outcome, string)
 }
 
-// The checks that say more together than each alone; see Report.weigh.
+// The checks that are judged together; see Report.weigh.
 const (
 	checkChanged    = "A body changed after it was signed"
 	checkUnsigned   = "No signature at all"
@@ -44,17 +43,17 @@ const (
 	oldBy      = time.Hour       // far beyond the five minutes of the standard
 	longest    = 1024            // bytes of platform_user_id
 	slowPieces = 16
-	// defaultSlowPause makes a slow request take about a second: more than any packet is late, less than any
-	// time-out.
+	// defaultSlowPause makes a slow request take about a second: longer than a late packet, shorter than any
+	// timeout.
 	defaultSlowPause = 75 * time.Millisecond
 )
 
-// unusual is text that the contract allows in an id, and that has broken receivers: quotes, angle brackets,
-// an escape, a line end, a line separator, right-to-left text with its marks, a letter of two code points,
-// and an emoji of several.
+// unusual is text that the contract allows in an id and that has broken receivers: quotes, angle brackets, an
+// escape, a line end, a line separator, right-to-left text with its marks, a letter of two code points, and
+// an emoji of several.
 const unusual = "a\"'<b>\\n\n\u2028\u202eעברית\u202c e\u0301 👩‍👩‍👧 "
 
-// Why a check that failed matters.
+// Why a failed check matters.
 const (
 	whyAnother = "Anybody who knows the URL could verify anybody. Check webhook-signature before all else, " +
 		"and answer 401."
@@ -70,7 +69,7 @@ const (
 		"are slow at times."
 )
 
-// checks are all of them, in the order in which they are made.
+// checks returns all checks, in order.
 func checks(another string, slowPause time.Duration) []check {
 	one := func(change func(p *callback.Probe)) func(callback.Probe) []callback.Probe {
 		return func(p callback.Probe) []callback.Probe {
@@ -134,12 +133,12 @@ func checks(another string, slowPause time.Duration) []check {
 	}
 }
 
-// changed turns the outcome round, as somebody would who wants to be verified.
+// changed inverts the outcome, as an attacker would who wants to be verified.
 func changed(body []byte) []byte {
 	return bytes.Replace(body, []byte(`"verified":false}`), []byte(`"verified":true}`), 1)
 }
 
-// taken judges a callback that has to be answered with a 2xx.
+// taken judges a callback that must be answered with a 2xx.
 func taken(why string) func([]callback.Answer) (Outcome, string) {
 	return func(answers []callback.Answer) (Outcome, string) {
 		a := answers[0]

@@ -19,8 +19,8 @@ import (
 // frontDial bounds the connection to a receiver on this machine.
 const frontDial = 3 * time.Second
 
-// front speaks TLS on loopback for a receiver that speaks plain HTTP there: the bytes between are the same.
-// Its certificate is of an authority that lives as long as it does.
+// front speaks TLS on loopback for a receiver that speaks plain HTTP: it passes the bytes unchanged. Its
+// certificate is from an authority that exists only as long as the front.
 type front struct {
 	address  string // of the receiver
 	roots    *x509.CertPool
@@ -69,7 +69,7 @@ func (f *front) check(ctx context.Context) error {
 	switch {
 	case err == nil:
 		return conn.Close()
-	case ctx.Err() != nil: // who asked has stopped waiting, which says nothing about the receiver
+	case ctx.Err() != nil: // the caller has stopped waiting, which says nothing about the receiver
 		return ctx.Err()
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("nothing listens at %s", f.address)
@@ -94,7 +94,7 @@ func (f *front) accept() {
 	}
 }
 
-// carry brings bytes to and fro until either side ends.
+// carry copies bytes in both directions until either side ends.
 func (f *front) carry(from net.Conn) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()

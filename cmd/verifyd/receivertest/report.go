@@ -18,11 +18,11 @@ import (
 type Report struct {
 	Receiver string // host and port; the rest of a URL may be a secret
 	Checks   []Finding
-	// why not all checks were made, after which nobody can call the receiver ready; empty when they were
+	// why not all checks were made, so that the receiver cannot be called ready; empty if they were
 	Stopped string
 }
 
-// Finding is the end of one check.
+// Finding is the result of one check.
 type Finding struct {
 	Check   string
 	Outcome Outcome
@@ -46,8 +46,8 @@ func (r Report) Failed() (n int) {
 // Ready reports whether all checks were made and none failed.
 func (r Report) Ready() bool { return r.Stopped == "" && r.Failed() == 0 }
 
-// weigh corrects what was said about single checks where another one shows more: a receiver that takes a
-// callback without any signature computes none, and its taking two signatures shows nothing.
+// weigh corrects the results of single checks if another one shows more: a receiver that accepts a callback
+// without a signature verifies none, so accepting two signatures shows nothing.
 func (r Report) weigh() {
 	found := func(name string) *Finding {
 		i := slices.IndexFunc(r.Checks, func(f Finding) bool { return f.Check == name })
@@ -69,7 +69,7 @@ func (r Report) weigh() {
 	}
 }
 
-// marks are how outcomes stand in the table.
+// marks are the outcomes in the table.
 var marks = map[Outcome]string{Pass: "pass", Fail: "FAIL", Look: "look"}
 
 // Print writes the report for people.
@@ -135,7 +135,7 @@ func (r Report) JSON(w io.Writer) error {
 	return e.Encode(doc)
 }
 
-// words say in short what came back.
+// words describe the answer in short.
 func words(a callback.Answer) string {
 	if a.Status == 0 {
 		return a.Detail

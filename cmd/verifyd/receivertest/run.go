@@ -20,8 +20,8 @@ import (
 	"verifyd/sessions/urlpolicy"
 )
 
-// private are the addresses that are tried as well where that is allowed: this machine and networks of one's
-// own. Link-local ones are not among them, since clouds keep credentials there.
+// private lists the addresses that are also allowed if Options.AllowPrivate is set: this machine and private
+// networks. Link-local ones are not among them, since clouds keep credentials there.
 var private = []netip.Prefix{
 	netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128"),
 	netip.MustParsePrefix("10.0.0.0/8"),
@@ -30,9 +30,9 @@ var private = []netip.Prefix{
 	netip.MustParsePrefix("fc00::/7"),
 }
 
-// Options say which receiver is tried, and how.
+// Options configure which receiver is tried, and how.
 type Options struct {
-	URL          string         // of the receiver: https, or http on this machine where AllowPrivate is set
+	URL          string         // of the receiver: https, or http on this machine if AllowPrivate is set
 	Secret       string         // its signing secret, "whsec_…"
 	AllowPrivate bool           // reach addresses of this machine and of private networks
 	Roots        *x509.CertPool // authorities of its certificate; nil: the system's
@@ -52,15 +52,15 @@ type Bench struct {
 	checks []check
 }
 
-// NewSecret makes a signing secret (32 random bytes).
+// NewSecret returns a new signing secret (32 random bytes).
 func NewSecret() string {
 	b := make([]byte, 32)
 	_, _ = rand.Read(b) // never fails
 	return "whsec_" + base64.StdEncoding.EncodeToString(b)
 }
 
-// New makes everything ready. Errors are faults of the options; they say what would be right. Close ends what
-// it started.
+// New prepares the checks. Its errors are faults of the options, with what would be valid. Close ends what it
+// started.
 func New(o Options) (*Bench, error) {
 	if o.SlowPause <= 0 {
 		o.SlowPause = defaultSlowPause
@@ -130,7 +130,7 @@ func isLoopback(host string) bool {
 	return err == nil && ip.IsLoopback() || strings.EqualFold(host, "localhost")
 }
 
-// valid returns a callback as it should be, with a webhook-id that no other has.
+// valid returns a valid callback, with a unique webhook-id.
 func (b *Bench) valid() callback.Probe {
 	id := make([]byte, 20)
 	_, _ = rand.Read(id) // never fails
@@ -145,8 +145,8 @@ func (b *Bench) valid() callback.Probe {
 	}
 }
 
-// Accepts reports whether the receiver takes a valid callback now, and what it said. It is for waiting until
-// it has been given the secret.
+// Accepts reports whether the receiver accepts a valid callback now, and its answer. It is for waiting until
+// the receiver has the secret.
 func (b *Bench) Accepts(ctx context.Context) (accepts bool, said string) {
 	answer, err := b.send(ctx, b.valid())
 	if err != nil {
@@ -155,9 +155,8 @@ func (b *Bench) Accepts(ctx context.Context) (accepts bool, said string) {
 	return answer.Verdict == facts.VerdictDelivered, words(answer)
 }
 
-// Run makes all checks, one after another. A receiver that was not reached is not judged, and one that does
-// not take a valid callback is asked nothing else: what it refuses then, and how, would mean nothing. The
-// error is ctx's.
+// Run makes all checks in order. A receiver that was not reached is not judged, and one that does not accept
+// a valid callback is tested no further: its refusals would mean nothing. The error is ctx's.
 func (b *Bench) Run(ctx context.Context) (Report, error) {
 	r := Report{Receiver: b.shown}
 	for _, c := range b.checks {
@@ -202,7 +201,7 @@ func (b *Bench) ask(ctx context.Context, c check) Finding {
 	return f
 }
 
-// send makes one whole attempt on a connection of its own. The error says why nothing was sent.
+// send makes one attempt on a connection of its own. The error says why nothing was sent.
 func (b *Bench) send(ctx context.Context, p callback.Probe) (callback.Answer, error) {
 	if b.front != nil {
 		if err := b.front.check(ctx); err != nil {

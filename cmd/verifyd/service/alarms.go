@@ -51,7 +51,7 @@ func (p *Program) startAlarms(h shared) {
 	c := alarm.Config{Conn: p.Store.Conn, Sources: sources, Log: p.Config.Log, Metrics: p.Registry,
 		Now: p.Config.Now, Announce: alarm.ToOperators(p.Store.Conn, p.Config.Log)}
 	if p.Config.Alarms.URL != (urlpolicy.URL{}) {
-		c.Tell = p.postAlarm
+		c.Notify = p.postAlarm
 	}
 	p.Alarms = alarm.New(c)
 	p.add("alarms", supervise.New("alarms", p.Alarms))
@@ -84,18 +84,18 @@ func (p *Program) Clock() time.Time {
 func storeWatch(g *storestate.Gauge) func(context.Context) []alarm.Condition {
 	high := false
 	return func(context.Context) []alarm.Condition {
-		used, most := g.Use()
+		used, capacity := g.Use()
 		share := storeRaise
 		if high {
 			share = storeResolve
 		}
-		if high = most > 0 && float64(used) >= share*float64(most); !high {
+		if high = capacity > 0 && float64(used) >= share*float64(capacity); !high {
 			return nil
 		}
 		return []alarm.Condition{{
 			Type: alarm.StoreHigh, Detail: fmt.Sprintf("%d %% of the store's limit are used; from 90 "+
-				"%% on no new sessions are taken", 100*used/most),
-			Data: map[string]any{"used_bytes": used, "limit_bytes": most},
+				"%% on no new sessions are taken", 100*used/capacity),
+			Data: map[string]any{"used_bytes": used, "limit_bytes": capacity},
 		}}
 	}
 }

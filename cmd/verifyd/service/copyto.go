@@ -83,17 +83,17 @@ func measureCopy(r prometheus.Registerer, k *transfer.Copier) {
 func (p *Program) copyCheck() web.Check {
 	return web.Check{Name: CheckCopy, Advisory: true, Check: func(context.Context) (string, error) {
 		c := copyState(p)
-		if c.Trouble != "" {
-			return c.String(), errors.New(c.Trouble)
+		if c.Failure != "" {
+			return c.String(), errors.New(c.Failure)
 		}
 		return c.String(), nil
 	}}
 }
 
-// copyTrouble returns why the copy is not as it should be, or nil: it is further behind than most, or cannot
-// be made anew.
-func copyTrouble(s transfer.CopyState, now time.Time, most time.Duration) error {
-	late := s.Lag(now) > most
+// copyFailure returns what is wrong with the copy, or nil: it is further behind than limit, or cannot be made
+// anew.
+func copyFailure(s transfer.CopyState, now time.Time, limit time.Duration) error {
+	late := s.Lag(now) > limit
 	behind := "the copy of the store is " + s.Lag(now).Round(time.Second).String() + " behind"
 	switch {
 	case late && s.At.IsZero() && s.Err == nil:
@@ -125,7 +125,7 @@ func (p *Program) copyWatch(context.Context) []alarm.Condition {
 		return nil
 	}
 	s, now := p.copier.State(), time.Now()
-	err := copyTrouble(s, now, copyLate)
+	err := copyFailure(s, now, copyLate)
 	if err == nil {
 		return nil
 	}
@@ -149,8 +149,8 @@ func copyState(p *Program) *fleet.Copy {
 	if s.At.IsZero() {
 		c.At = time.Time{}
 	}
-	if err := copyTrouble(s, now, transfer.CopyMost); err != nil {
-		c.Trouble = err.Error()
+	if err := copyFailure(s, now, transfer.MaxCopyLag); err != nil {
+		c.Failure = err.Error()
 	}
 	return c
 }

@@ -49,7 +49,7 @@ func startNotices(p *Program, h shared) {
 			Name: "receivers of accounts", Sources: []func(context.Context) []alarm.Condition{
 				p.Receivers.ofAccounts,
 			},
-			Tell: tellReceiver(notice.NewStore(p.Store.Conn)), Log: p.Config.Log, Now: p.Config.Now,
+			Notify: notifyReceiver(notice.NewStore(p.Store.Conn)), Log: p.Config.Log, Now: p.Config.Now,
 		})
 		actors = append(actors, supervise.New("notice sender", whileOpen{h.stateMonitor, sender}),
 			supervise.New("notice follower", whileOpen{h.stateMonitor,
@@ -77,8 +77,8 @@ func post(ctx context.Context, client *callback.Client, m callback.Message) erro
 	return nil
 }
 
-// tellReceiver notifies an account that its receiver fails, or no longer fails.
-func tellReceiver(store *notice.Store) func(context.Context, alarm.Event) error {
+// notifyReceiver notifies an account that its receiver fails, or no longer fails.
+func notifyReceiver(store *notice.Store) func(context.Context, alarm.Event) error {
 	return func(ctx context.Context, e alarm.Event) error {
 		if err := store.Raise(ctx, receiverNotice(e)); notice.Later(err) {
 			return err

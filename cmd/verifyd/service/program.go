@@ -56,7 +56,7 @@ type Program struct {
 	nets   networks
 	sender *dispatcher.Dispatcher // nil: this process delivers nothing
 	Paused *pauses.Mirror         // the same
-	traces *trace.Exporter        // nil: nothing is traced
+	traces *trace.Exporter        // nil: no tracing
 	Alarms *alarm.Keeper
 	copier *transfer.Copier // nil: there is no copy of the store
 	quota  *limit.Quota     // nil if this process runs no edge
@@ -110,18 +110,18 @@ const (
 
 // StopWithin is how long the program may take to stop, whatever receivers, browsers and the store do. It
 // takes milliseconds if nothing is under way. docs/OPERATING.md states it.
-func StopWithin(c config.Config) (most time.Duration) {
-	most = stopStore
+func StopWithin(c config.Config) (total time.Duration) {
+	total = stopStore
 	if c.Edge {
-		most += web.DefaultDrainTimeout
+		total += web.DefaultDrainTimeout
 	}
 	if c.Dispatcher {
-		most += c.CallbackTimeout + stopAttempt
+		total += c.CallbackTimeout + stopAttempt
 	}
 	if c.CopyTo != "" {
-		most += transfer.CopyStop
+		total += transfer.CopyStop
 	}
-	return most
+	return total
 }
 
 func (p *Program) stop() {

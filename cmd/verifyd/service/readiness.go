@@ -72,7 +72,7 @@ func (p *Program) readiness(h shared) []web.Check {
 			Check: func(context.Context) (string, error) { return "", h.stateMonitor.CheckDeliveries() }},
 		{Name: CheckStore, Advisory: true, Check: func(context.Context) (string, error) {
 			used, limit := h.gauge.Use()
-			return RoomText(used, limit), h.gauge.Check()
+			return StoreUseText(used, limit), h.gauge.Check()
 		}},
 	}
 	if p.copier != nil {
@@ -102,7 +102,7 @@ func presenceOf(p *Program, h shared, checks []web.Check) func() fleet.Process {
 		var failing []web.Failing
 		now.Ready, failing = web.Judge(context.Background(), checks)
 		for _, f := range failing {
-			now.Unwell = append(now.Unwell, fleet.Trouble{Check: f.Name, Reason: f.Reason})
+			now.Degraded = append(now.Degraded, fleet.Failure{Check: f.Name, Reason: f.Reason})
 		}
 		now.Store.Used, now.Store.Limit = h.gauge.Use()
 		now.Copy = copyState(p)
@@ -113,8 +113,8 @@ func presenceOf(p *Program, h shared, checks []web.Check) func() fleet.Process {
 	}
 }
 
-// RoomText describes how much of the store is used.
-func RoomText(used, limit int64) string {
+// StoreUseText describes how much of the store is used.
+func StoreUseText(used, limit int64) string {
 	if limit <= 0 {
 		return fmt.Sprintf("%d MiB used", used>>20)
 	}

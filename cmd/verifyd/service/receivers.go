@@ -21,8 +21,8 @@ type receivers struct {
 	offer func(notice.Notice) // notifies an account of an outcome; nil: not notified
 
 	mu      sync.Mutex
-	hosts   troubles // of all accounts, for operators
-	ofEach  troubles // of each account's callbacks, for the account
+	hosts   failingHosts // of all accounts, for operators
+	ofEach  failingHosts // of each account's callbacks, for the account
 	unknown unknown
 }
 
@@ -30,10 +30,10 @@ type receivers struct {
 // all.
 type destination struct{ account, receiver string }
 
-// troubles are the destinations that have accepted nothing lately.
-type troubles struct {
+// failingHosts are the destinations that have accepted nothing lately.
+type failingHosts struct {
 	failures int // in how many sessions make a destination a failing one
-	most     int // destinations of one account that are watched at once
+	limit    int // destinations of one account that are watched at once
 	failing  map[destination]*failing
 }
 
@@ -55,8 +55,8 @@ type unknown struct {
 func newReceivers(failures int, now func() time.Time) *receivers {
 	return &receivers{
 		now:    now,
-		hosts:  troubles{failures, maxReceivers, map[destination]*failing{}},
-		ofEach: troubles{failures, maxOfAccount, map[destination]*failing{}},
+		hosts:  failingHosts{failures, maxReceivers, map[destination]*failing{}},
+		ofEach: failingHosts{failures, maxOfAccount, map[destination]*failing{}},
 	}
 }
 
@@ -82,7 +82,7 @@ func (r *receivers) Ended(e dispatcher.AttemptEnd) {
 	r.ofEach.ended(destination{e.Account, e.Receiver}, e, now)
 }
 
-func (t *troubles) ended(to destination, e dispatcher.AttemptEnd, now time.Time) {
+func (t *failingHosts) ended(to destination, e dispatcher.AttemptEnd, now time.Time) {
 	if e.Verdict == facts.VerdictDelivered {
 		delete(t.failing, to)
 		return
@@ -104,7 +104,7 @@ func (t *troubles) ended(to destination, e dispatcher.AttemptEnd, now time.Time)
 }
 
 // full reports whether as many destinations of an account are watched as may be.
-func (t *troubles) full(account string) bool {
+func (t *failingHosts) full(account string) bool {
 	if len(t.failing) >= maxReceivers {
 		return true
 	}
@@ -114,11 +114,11 @@ func (t *troubles) full(account string) bool {
 			n++
 		}
 	}
-	return n >= t.most
+	return n >= t.limit
 }
 
 // each forgets the destinations that no longer fail, and calls do for those that do.
-func (t *troubles) each(now time.Time, do func(destination, *failing)) {
+func (t *failingHosts) each(now time.Time, do func(destination, *failing)) {
 	for to, f := range t.failing {
 		switch {
 		case now.Sub(f.last) >= QuietAfter:

@@ -150,7 +150,7 @@ func (w *world) fault(e simtest.Event) (f simtest.Fault) {
 	case w.happens(r, kind+"answered late"):
 		f.AnswerLate = lasting(7 * time.Second)
 	case w.happens(r, kind+"nobody there"):
-		f.NobodyThere = true
+		f.NoResponders = true
 	}
 	return f
 }
@@ -190,7 +190,7 @@ func (w *world) pauseOf(worker string) {
 func inWords(f simtest.Fault) string {
 	var all []string
 	for word, is := range map[string]bool{
-		"lost": f.Lost, "unanswered": f.Unanswered, "nobody there": f.NobodyThere,
+		"lost": f.Lost, "unanswered": f.Unanswered, "nobody there": f.NoResponders,
 	} {
 		if is {
 			all = append(all, word)

@@ -18,13 +18,13 @@ import (
 	sessionstore "verifyd/sessions/store"
 )
 
-// Reader returns the sessions of the store to look at; without writers, nothing can be changed by it.
+// Reader returns a read-only view of the sessions of the store.
 func (s *Store) Reader() *sessionstore.Store {
 	return sessionstore.New(sessionstore.Config{Conn: s.Conn, Key: s.Key})
 }
 
-// StaysBehind says what is not carried: each store has its own check of the master key, and the facts of
-// erased sessions stay.
+// StaysBehind reports what is not copied: each store has its own check of the master key, and the facts of
+// erased sessions are left out.
 func (s *Store) StaysBehind(ctx context.Context) (transfer.Skip, error) {
 	erased, err := s.Reader().Erased(ctx)
 	if err != nil {
@@ -56,8 +56,8 @@ func Assets() []transfer.Asset {
 	return transfer.Assets(topology.New(topology.Options{}))
 }
 
-// CloseUnfinished ends what had not ended when the store was written down: a second POST must not follow from
-// a restore.
+// CloseUnfinished ends what had not ended when the store was backed up: a second POST must not follow from a
+// restore.
 func (s *Store) CloseUnfinished(ctx context.Context, written time.Time) (deliveries, open int, err error) {
 	err = s.WithFacts(func(st *sessionstore.Store) error {
 		deliveries, open, err = st.CloseUnfinished(ctx, written)
@@ -75,7 +75,7 @@ func (s *Store) CloseLost(ctx context.Context, from, to time.Time) (deliveries, 
 	return deliveries, closed, err
 }
 
-// CloseKeyless ends what has lost its keys with a damaged store.
+// CloseKeyless ends the sessions whose keys were lost with a damaged store.
 func (s *Store) CloseKeyless(ctx context.Context) (k recovery.Keyless, err error) {
 	err = s.WithFacts(func(st *sessionstore.Store) error {
 		k, err = st.CloseKeyless(ctx)
@@ -84,7 +84,7 @@ func (s *Store) CloseKeyless(ctx context.Context) (k recovery.Keyless, err error
 	return k, err
 }
 
-// WithFacts has the writers of facts run for a command, while do is at work with them.
+// WithFacts runs the writers of facts for a command, while do works with them.
 func (s *Store) WithFacts(do func(*sessionstore.Store) error) error {
 	completions := natsconf.NewWriter(s.Conn, topology.StreamCompletions)
 	pending := natsconf.NewWriter(s.Conn, topology.BucketStream(topology.BucketSessions))
@@ -96,14 +96,14 @@ func (s *Store) WithFacts(do func(*sessionstore.Store) error) error {
 	}))
 }
 
-// TakesAway reports whether a message says that something of others is to be read no more.
+// TakesAway reports whether a message makes other messages unreadable.
 func TakesAway(stream, subject string) bool {
 	_, erased := erasure.ErasedBy(subject)
 	return erased && stream == topology.BucketStream(topology.BucketStore)
 }
 
-// AcknowledgeEnded acknowledges, of a store that nobody serves, what is not to be delivered any more, so that
-// its dispatchers need not look at each of its outcomes. It is a hint: the facts decide.
+// AcknowledgeEnded acknowledges, in a store without a running service, the outcomes that are not to be
+// delivered any more, so that dispatchers need not read each of them. It is a hint: the facts decide.
 func (s *Store) AcknowledgeEnded(ctx context.Context) error {
 	open, _, err := s.Reader().Unfinished(ctx, 1, nil)
 	if err != nil {

@@ -13,10 +13,9 @@ import (
 )
 
 // What keeps an outcome from leaving the store before its delivery has ended: settings that do not fit are
-// refused here, pauses by package pauses, and what is put off all the same the dispatcher brings to an end
-// (its doc comment).
+// refused here, pauses by package pauses, and the dispatcher ends what is delayed anyway (its doc comment).
 
-// OldestOf returns what tells since when the oldest delivery waits that has not ended.
+// OldestOf returns a function that returns since when the oldest open delivery has been waiting.
 func OldestOf(st *sessionstore.Store) func(context.Context) (time.Time, error) {
 	return func(ctx context.Context) (time.Time, error) {
 		b, err := st.Backlog(ctx)
@@ -24,13 +23,13 @@ func OldestOf(st *sessionstore.Store) func(context.Context) (time.Time, error) {
 	}
 }
 
-// MayShorten refuses to keep outcomes for so short that one which waits for its delivery would leave at
-// once, or before its delivery is brought to an end.
+// MayShorten refuses a retention that is so short that an outcome which waits for its delivery would leave at
+// once, or before its delivery is ended.
 func MayShorten(ctx context.Context, conn *natsconf.Conn, stream string, to time.Duration) error {
 	if stream != topology.StreamCompletions {
 		return nil
 	}
-	// it opens nothing that is sealed
+	// it unseals nothing
 	oldest, err := OldestOf(sessionstore.New(sessionstore.Config{Conn: conn, Key: secretbox.Key{}}))(ctx)
 	if err != nil || oldest.IsZero() {
 		return err

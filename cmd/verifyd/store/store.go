@@ -1,5 +1,5 @@
 // Package store opens the store of a process: the embedded server or the external ones, the topology, and the
-// master key that belongs to it. It creates only what a service or a command was told to create.
+// master key that belongs to it. It creates only what a service or a command is allowed to create.
 package store
 
 import (
@@ -39,7 +39,7 @@ type Store struct {
 	Server   *supervise.Actor
 	layer    *supervise.Layer
 	DataDir  string             // of an embedded store
-	Recovery *embedded.Recovery // of one that was opened for it
+	Recovery *embedded.Recovery // of a store that was opened for it
 }
 
 // Purpose is what a store is opened for.
@@ -49,14 +49,14 @@ type Purpose int
 const (
 	// ToServe: the service: it may update the topology, and the store has to be in service or new
 	ToServe   Purpose = iota
-	ToUse             // a command: it leaves the topology as it is, and makes no store
-	ToBegin           // a command that was told that it may make a new store
+	ToUse             // a command: it leaves the topology as it is, and creates no store
+	ToBegin           // a command that may create a new store
 	ToFill            // a move or a restore: the store has to be new, or one that is being filled
 	ToRepeat          // a move that has ended, or nearly: the store may be open
 	ToRecover         // a recovery: the store is damaged
 )
 
-// Admits reports whether a store of this standing may be opened.
+// Admits reports whether a store in this state may be opened.
 func (why Purpose) Admits(s storestate.Record) error {
 	var admitted []storestate.State
 	switch why {
@@ -126,7 +126,7 @@ func Open(ctx context.Context, c config.Store, log zerolog.Logger, why Purpose) 
 	if slices.Contains([]storestate.State{storestate.StateDraining, storestate.StateSealing,
 		storestate.StateRetired},
 		standing.State) {
-		return s, s.bindAccounts(ctx, waiting) // sealed streams are not the table's any more
+		return s, s.bindAccounts(ctx, waiting) // sealed streams differ from the table
 	}
 	if err := s.ensure(ctx, c, log, why); err != nil {
 		return nil, err
@@ -140,7 +140,7 @@ func Open(ctx context.Context, c config.Store, log zerolog.Logger, why Purpose) 
 	return s, err
 }
 
-// ensure makes sure of the topology, and of what the embedded server has made of its files.
+// ensure creates or checks the topology, and checks what the embedded server has read from its files.
 func (s *Store) ensure(ctx context.Context, c config.Store, log zerolog.Logger, why Purpose) error {
 	ensurer := provision.Ensurer{
 		Conn: s.Conn, Topology: topology.New(c.Topology), Update: why == ToServe,
@@ -156,14 +156,14 @@ func (s *Store) ensure(ctx context.Context, c config.Store, log zerolog.Logger, 
 	if err := ensurer.EnsureAtBoot(ctx); err != nil || s.Embedded == nil {
 		return err
 	}
-	if err := s.Embedded.CheckServed(); err != nil { // now that all streams are there
+	if err := s.Embedded.CheckServed(); err != nil { // now that all streams exist
 		return err
 	}
 	s.Embedded.StageInMemory() // the streams may be new
 	return nil
 }
 
-// Waits tells operators why a start takes its time.
+// Waits logs why a start takes long.
 func Waits(log zerolog.Logger) func(error) {
 	return func(err error) { log.Warn().Err(err).Msg("the start waits for the store") }
 }
@@ -184,7 +184,7 @@ func (s *Store) bindAccounts(ctx context.Context, waiting func(error)) error {
 	return err
 }
 
-// noStore refuses what would make a new store without having been told to.
+// noStore refuses to create a new store unless that is allowed.
 func noStore(setting, where string) error {
 	var f config.Faults
 	f.Add(setting, where,
@@ -193,15 +193,15 @@ func noStore(setting, where string) error {
 	return config.Usage(f.Err())
 }
 
-// hadStore reports whether a data directory holds a store, or did: one that was lost is damage, which is told
-// as such.
+// hadStore reports whether a data directory holds a store, or did: one that was lost is damage, which is
+// reported as such.
 func hadStore(dataDir string) bool {
 	_, err := embedded.ReadWitness(dataDir)
 	return err == nil || embedded.HasStore(dataDir)
 }
 
-// expectHeld makes sure, for a command, that external servers hold a store: those named by mistake get no
-// streams.
+// expectHeld checks, for a command, that external servers hold a store, so that servers named by mistake get
+// no streams.
 func (s *Store) expectHeld(ctx context.Context, c config.Store, why Purpose, waiting func(error)) error {
 	if c.NATSURL == "" || why != ToUse {
 		return nil
@@ -248,8 +248,8 @@ func (s *Store) openEmbedded(ctx context.Context, c config.Store, log zerolog.Lo
 	return supervise.Await(ctx, s.Server, e.Ready())
 }
 
-// Reach is openStore for a command, toUse or toBegin: where a running service holds the data
-// directory, it connects to that one.
+// Reach is openStore for a command, toUse or toBegin: if a running service holds the data directory, it
+// connects to that one.
 func Reach(ctx context.Context, c config.Store, log zerolog.Logger, why Purpose) (*Store, error) {
 	s, err := Open(ctx, c, log, why)
 	if !errors.Is(err, embedded.ErrLocked) {
@@ -293,7 +293,7 @@ func ConnectRunning(ctx context.Context, dataDir string, log zerolog.Logger) (*n
 	})
 }
 
-// Close ends the connection, then the server, then the hold on the data directory.
+// Close closes the connection, then the server, then releases the data directory.
 func (s *Store) Close() {
 	if s.Conn != nil {
 		s.Conn.Close()

@@ -17,15 +17,15 @@ type Service interface {
 	Serve(ctx context.Context) error
 }
 
-// Actor names a service under its supervisor, tells the boot of its failures, and lets tests kill it.
+// Actor names a service under its supervisor, reports its failures to the start, and lets tests kill it.
 type Actor struct {
 	Name    string
 	service Service
 	kills   chan struct{}
-	failed  chan error // the last failure, for who waits for the start
+	failed  chan error // the last failure, for the caller that waits for the start
 }
 
-// New makes an actor of a service.
+// New returns an actor for a service.
 func New(name string, s Service) *Actor {
 	return &Actor{Name: name, service: s, kills: make(chan struct{}), failed: make(chan error, 1)}
 }
@@ -41,8 +41,8 @@ var (
 	errEnded  = errors.New("ended by itself")
 )
 
-// Serve runs the service. Whatever ends it but its own context is a failure, which the supervisor answers
-// with a restart.
+// Serve runs the service. Any end except that of its own context is a failure, after which the supervisor
+// restarts it.
 func (a *Actor) Serve(ctx context.Context) error {
 	inner, cancel := context.WithCancelCause(ctx)
 	watched := make(chan struct{})
@@ -73,7 +73,7 @@ func (a *Actor) Serve(ctx context.Context) error {
 
 const (
 	// restartPause is how long a supervisor waits once an actor has failed several times in a row: long
-	// enough not to spin on a lasting fault, short enough to be back when it passes.
+	// enough not to spin on a lasting fault, short enough to recover when it passes.
 	restartPause = time.Second
 	// maxStop bounds the stop of one layer. The dispatcher's drain is the longest: an attempt of a minute at
 	// most, its margin, its result.
@@ -114,7 +114,7 @@ type Layer struct {
 	done       chan struct{}
 }
 
-// Start starts actors. Layers outlive the context that asked for them: they stop in the program's order.
+// Start starts actors. Layers outlive the context of the caller: they stop in the program's order.
 func Start(name string, log zerolog.Logger, actors ...*Actor) *Layer {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &Layer{supervisor: suture.New(name, Spec(log)), cancel: cancel, done: make(chan struct{})}

@@ -1,4 +1,4 @@
-// Package table shows the rows that a command found: to people in columns, to programs as one JSON document.
+// Package table prints rows: for people in columns, for programs as one JSON document.
 package table
 
 import (
@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// Listing is what commands share that print tables.
+// Listing is shared by commands that print tables.
 type Listing struct {
 	JSON bool `name:"json" help:"Print one JSON document instead of a table."`
 }
 
-// Table is what a command shows in rows: to people in columns, to programs as a JSON list of objects.
-// Both are made of the same cells, so that none of them lacks what the other one has.
+// Table has rows that are printed for people in columns, and for programs as a JSON list of objects. Both
+// consist of the same cells, so that neither lacks what the other has.
 type Table struct {
 	name    string // in the JSON document
 	columns []column
@@ -25,10 +25,10 @@ type Table struct {
 	card    bool // one object, whose columns are shown one below the other
 }
 
-// column is known to people by its title, and to programs by the name of a member.
+// column has a title for people, and the name of a member for programs.
 type column struct{ title, member string }
 
-// Cell is a value that people read in other words than programs.
+// Cell is a value with different forms for people and for programs.
 type Cell struct {
 	Text  string
 	value any
@@ -37,9 +37,9 @@ type Cell struct {
 // NewCell returns a cell.
 func NewCell(text string, value any) Cell { return Cell{text, value} }
 
-// New makes a table of columns. A title is the name of the member, in lower case and with _ for
-// spaces, unless one stands behind a colon. A column without a title is for programs alone, and one with
-// nothing behind the colon for people.
+// New returns a table with these columns. The name of the member is the title in lower case with _ for
+// spaces, unless a name follows after a colon. A column without a title is only for programs, and one with
+// nothing after the colon only for people.
 func New(name string, titles ...string) *Table {
 	t := &Table{name: name, rows: [][]any{}}
 	for _, title := range titles {
@@ -52,14 +52,14 @@ func New(name string, titles ...string) *Table {
 	return t
 }
 
-// NewCard makes a table of the one row that add gives it.
+// NewCard returns a table for a single row.
 func NewCard(name string, titles ...string) *Table {
 	t := New(name, titles...)
 	t.card = true
 	return t
 }
 
-// Add adds a row: a value for each column. What is empty, or an instant that is zero, is not known.
+// Add adds a row: a value for each column. An empty value, or a zero instant, means unknown.
 func (t *Table) Add(values ...any) {
 	if len(values) != len(t.columns) {
 		panic(fmt.Sprintf("table %s: %d values for %d columns", t.name, len(values), len(t.columns)))
@@ -96,7 +96,7 @@ func printJSON(w io.Writer, doc any) error {
 	return e.Encode(doc)
 }
 
-// lines are the rows for people, below the titles or, on a card, beside them.
+// lines returns the rows for people, below the titles or, on a card, next to them.
 func (t *Table) lines() (lines [][]string) {
 	var titles []string
 	for _, c := range t.columns {
@@ -125,7 +125,7 @@ func (t *Table) lines() (lines [][]string) {
 	return lines
 }
 
-// document are the rows for programs.
+// document returns the rows for programs.
 func (t *Table) document() any {
 	objects := make([]map[string]any, len(t.rows))
 	for r, row := range t.rows {
@@ -154,7 +154,7 @@ func asText(value any) string {
 	return OrDash(fmt.Sprint(value))
 }
 
-// asValue is null where nothing is known.
+// asValue returns null for an unknown value.
 func asValue(value any) any {
 	switch v := value.(type) {
 	case Cell:
@@ -171,7 +171,7 @@ func asValue(value any) any {
 	return value
 }
 
-// UnlessZero is for cells whose zero stands for a default.
+// UnlessZero is for cells whose zero means a default.
 func UnlessZero[T comparable](v T) any {
 	if v == *new(T) {
 		return nil
@@ -179,7 +179,7 @@ func UnlessZero[T comparable](v T) any {
 	return v
 }
 
-// Instant writes an instant by RFC 3339; - where there is none.
+// Instant formats an instant by RFC 3339; - if there is none.
 func Instant(t time.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -187,10 +187,10 @@ func Instant(t time.Time) string {
 	return t.Format(time.RFC3339)
 }
 
-// Exactly writes an instant as the contract does, in UTC with milliseconds.
+// Exactly formats an instant as the contract does, in UTC with milliseconds.
 func Exactly(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// OrDash returns a text, or - in the place of none.
+// OrDash returns a text, or - if it is empty.
 func OrDash(s string) string {
 	if s == "" {
 		return "-"

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Probe asks the collector to take no spans at all, which is a request as any other (OTLP 1.x, "OTLP/HTTP
-// Request"). The error says why it would not take any, without its URL and the headers, which may hold
-// secrets, and without text of its own.
+// Probe sends the collector a request without spans, which is valid (OTLP 1.x, "OTLP/HTTP Request"). The
+// error says why it refused, without its URL and the headers, which may hold secrets, and without the
+// collector's own text.
 func Probe(ctx context.Context, c Config) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, tracesURL(c), http.NoBody)
 	if err != nil {
@@ -40,7 +40,7 @@ func Probe(ctx context.Context, c Config) error {
 	return nil
 }
 
-// tracesURL is where the collector takes spans.
+// tracesURL returns where the collector accepts spans.
 func tracesURL(c Config) string {
 	endpoint := *c.Endpoint
 	endpoint.Path = strings.TrimRight(endpoint.Path, "/") + tracesPath

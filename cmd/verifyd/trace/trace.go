@@ -1,5 +1,5 @@
 // Package trace sends the spans of traced sessions to a collector, by OTLP over HTTP. Nothing waits for it:
-// spans that the collector does not take in time are dropped and counted.
+// spans that the collector does not accept in time are dropped and counted.
 package trace
 
 import (
@@ -25,7 +25,7 @@ const (
 	// maxHeld bounds the spans that wait for the collector, about 1 KiB each: those of some hundred sessions
 	// a second for several seconds.
 	maxHeld = 4096
-	// maxBatch is how many spans go in one request, and batchEvery how long fewer wait for company.
+	// maxBatch is how many spans go in one request, and batchEvery how long a smaller batch waits for more.
 	maxBatch   = 512
 	batchEvery = 2 * time.Second
 	// sendTimeout bounds one request to the collector with its repeats, and stopTimeout the last one at a
@@ -34,16 +34,16 @@ const (
 	stopTimeout = 5 * time.Second
 	// maxIdle is how long an unused connection to the collector is kept.
 	maxIdle = time.Minute
-	// tracesPath is where OTLP/HTTP takes spans (OTLP 1.x, "OTLP/HTTP Request").
+	// tracesPath is where OTLP/HTTP accepts spans (OTLP 1.x, "OTLP/HTTP Request").
 	tracesPath = "/v1/traces"
 )
 
-// Config says where spans go.
+// Config configures where spans are sent.
 type Config struct {
 	Endpoint *url.URL          // base of the collector, http or https; /v1/traces is added
 	Headers  map[string]string // sent with each request, for the collector's authentication
 	RootCAs  *x509.CertPool    // of the collector's certificate; nil: the system's
-	// Share is the part of the sessions that is traced, above 0 up to 1. It is decided at the session's
+	// Share is the fraction of sessions that are traced, above 0 up to 1. It is decided at the session's
 	// start.
 	Share   float64
 	Version string // of this build
@@ -56,11 +56,11 @@ type Config struct {
 type Exporter struct {
 	provider  *sdktrace.TracerProvider
 	transport *http.Transport
-	abort     context.CancelFunc // ends the request to the collector that is under way, and those after it
+	abort     context.CancelFunc // cancels the current request to the collector, and those after it
 }
 
-// New makes it. The library below starts a goroutine, which ends when Serve does: whoever makes one serves
-// it.
+// New returns an exporter. The library starts a goroutine, which ends when Serve does, so the caller must run
+// Serve.
 func New(c Config) (*Exporter, error) {
 	transport := newTransport(c)
 	exporter, err := otlptracehttp.New(context.Background(),
@@ -85,7 +85,7 @@ func New(c Config) (*Exporter, error) {
 	)}, nil
 }
 
-// Tracer returns what starts spans. It may be used before and after Serve; what comes after it is dropped.
+// Tracer returns the tracer. It may be used before and after Serve; spans after it are dropped.
 func (s *Exporter) Tracer() trace.Tracer { return s.provider.Tracer("verifyd") }
 
 // String names the actor in the supervisor's log.
@@ -103,12 +103,12 @@ func (s *Exporter) Serve(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// gate counts what becomes of each span, and lets no more of them in than the library's queue holds: that one
-// would drop the rest without a word.
+// gate counts the outcome of each span, and admits no more of them than the library's queue holds, which
+// would drop the rest silently.
 type gate struct {
 	sdktrace.SpanProcessor // the library's, which batches
 
-	life  context.Context //nolint:containedctx // exports live as long as the actor, whoever asks for them
+	life  context.Context //nolint:containedctx // exports live as long as the actor, whoever requests them
 	to    sdktrace.SpanExporter
 	held  atomic.Int64
 	log   zerolog.Logger
@@ -127,7 +127,7 @@ func newGate(life context.Context, to sdktrace.SpanExporter, log zerolog.Logger)
 	return g
 }
 
-// OnEnd takes a span that has ended.
+// OnEnd accepts a span that has ended.
 func (g *gate) OnEnd(s sdktrace.ReadOnlySpan) {
 	if !s.SpanContext().IsSampled() {
 		return
@@ -140,10 +140,10 @@ func (g *gate) OnEnd(s sdktrace.ReadOnlySpan) {
 	g.SpanProcessor.OnEnd(s)
 }
 
-// exit is the exporter as the library calls it.
+// exit is the exporter that the library calls.
 type exit struct{ g *gate }
 
-// ExportSpans never fails for the library, which would tell a handler that is global.
+// ExportSpans never returns an error to the library, which would call a global handler.
 func (e exit) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	defer e.g.held.Add(-int64(len(spans)))
 	ctx, cancel := context.WithCancel(ctx)
@@ -161,7 +161,8 @@ func (e exit) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) er
 // Shutdown closes the exporter.
 func (e exit) Shutdown(ctx context.Context) error { return e.g.to.Shutdown(ctx) }
 
-// cause says why a request to the collector failed, without the collector's URL, which may hold a password.
+// cause returns why a request to the collector failed, without the collector's URL, which may hold a
+// password.
 func cause(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "it did not answer in time"

@@ -1,4 +1,4 @@
-// Package version knows which build this is.
+// Package version identifies this build.
 package version
 
 import (
@@ -8,21 +8,22 @@ import (
 	"strings"
 )
 
-// number is the version that this source is, or is on its way to be (semantic versioning; CHANGELOG.md).
+// number is the version of this source, or the one that it will be released as (semantic versioning;
+// CHANGELOG.md).
 const number = "0.10.0"
 
 // What a release is built with, by -ldflags "-X verifyd/cmd/verifyd/version.built=0.9.0". The commit and its
-// date stand for those of the repository where the build does not see one.
+// date replace those of the repository if the build does not see one.
 var built, commit, date = "", "", ""
 
-// commitShown is how many characters of a commit tell it from others.
+// commitShown is how many characters of a commit are shown.
 const commitShown = 12
 
-// Number returns the version without what distinguishes builds on the way to it: what the SDKs are called by.
+// Number returns the version without the suffix of development builds: the version of the SDKs.
 func Number() string { return number }
 
-// Text returns the version: 0.9.0 of a release, and 0.9.0-dev+5221851a2264 of a build on the way to it, with
-// the commit where it is known.
+// Text returns the version: 0.9.0 for a release, and 0.9.0-dev+5221851a2264 for a development build, with the
+// commit if it is known.
 func Text() string {
 	if built != "" {
 		return built
@@ -51,7 +52,7 @@ func Details() string {
 }
 
 // source returns the commit that this was built from and its date, empty if they are not known, and whether
-// files were changed since.
+// files have changed since.
 func source() (hash, at string, changed bool) {
 	if commit != "" {
 		return commit, date, false

@@ -172,12 +172,12 @@ func digest(l *branding.Logo) string {
 // Binding is what an account requires of its sessions. A nil field stays as it is.
 type Binding struct {
 	Level *proof.Level // if a start does not set one; empty: the service's
-	// MaxUsers is how many platform users one identity may verify, 0 to MostUsers; 0: any number
+	// MaxUsers is how many platform users one identity may verify, 0 to MaxUsersLimit; 0: any number
 	MaxUsers *int
 }
 
-// MostUsers is the maximum that can be set: each is looked up at a sign-in.
-const MostUsers = 10
+// MaxUsersLimit is the maximum that can be set: each is looked up at a sign-in.
+const MaxUsersLimit = 10
 
 // SetBinding sets what the account requires of its sessions. Its errors are ErrNoAccount, ErrNotAllowed and
 // an *input.Error.
@@ -186,9 +186,9 @@ func (s accounts) SetBinding(ctx context.Context, by access.Actor, id string, to
 		return &input.Error{Field: "binding",
 			Detail: fmt.Sprintf("%.40q is no binding; use link, code or account", *to.Level)}
 	}
-	if to.MaxUsers != nil && (*to.MaxUsers < 0 || *to.MaxUsers > MostUsers) {
+	if to.MaxUsers != nil && (*to.MaxUsers < 0 || *to.MaxUsers > MaxUsersLimit) {
 		return &input.Error{Field: "max_users", Detail: fmt.Sprintf(
-			"%d is out of range; use 1 to %d, or 0 for any number", *to.MaxUsers, MostUsers)}
+			"%d is out of range; use 1 to %d, or 0 for any number", *to.MaxUsers, MaxUsersLimit)}
 	}
 	_, err := s.change(ctx, by, id, access.ActionBranding, func(a *account.Account, _ time.Time) (deed,
 		error) {

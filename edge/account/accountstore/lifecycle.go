@@ -49,7 +49,7 @@ func (s *Store) DeleteAccount(ctx context.Context, by access.Actor, id string, d
 		return Deletion{}, err
 	}
 	if a.DeletedAt.IsZero() && !dry {
-		if _, err := s.change(ctx, by, id, access.ActionOperate, d.bury); err != nil {
+		if _, err := s.change(ctx, by, id, access.ActionOperate, d.strip); err != nil {
 			return Deletion{}, err
 		}
 	}
@@ -59,8 +59,8 @@ func (s *Store) DeleteAccount(ctx context.Context, by access.Actor, id string, d
 	return d, s.endLinks(ctx, by, dry, &d)
 }
 
-// bury reduces an account to what its last callbacks need, and its name for people who read about it.
-func (d *Deletion) bury(a *account.Account, now time.Time) (deed, error) {
+// strip reduces an account to what its last callbacks need, and its name for people who read about it.
+func (d *Deletion) strip(a *account.Account, now time.Time) (deed, error) {
 	d.Members, d.Invites = len(a.Members), len(a.Invites)
 	a.DeletedAt, a.Members, a.Invites, a.Branding = now, nil, nil, branding.Branding{}
 	a.NoticeURL = ""
@@ -109,7 +109,7 @@ func (s *Store) EndDue(ctx context.Context) error {
 			if !a.Due(now) {
 				return deed{}, errUnchanged
 			}
-			return d.bury(a, now)
+			return d.strip(a, now)
 		})
 		if errors.Is(err, account.ErrNoAccount) {
 			continue // another process was first, and revokes its keys
@@ -180,6 +180,6 @@ func (s *Store) forget(ctx context.Context, a record.Account) error {
 		if err != nil {
 			return err
 		}
-		return s.putAlone(ctx, a.ID, data, e.Revision())
+		return s.putWithoutHistory(ctx, a.ID, data, e.Revision())
 	})
 }

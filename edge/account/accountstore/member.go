@@ -164,7 +164,7 @@ func (s members) move(ctx context.Context, by access.Actor, ids [2]string, who a
 	}
 	err = s.conn.PublishBatch(ctx, topology.BucketStream(topology.BucketAccounts), msgs...)
 	if err != nil {
-		err = s.unlessOurs(ctx, both[1], err)
+		err = s.unlessStored(ctx, both[1], err)
 	}
 	return m, both[0], both[1], err
 }

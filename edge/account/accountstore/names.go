@@ -264,12 +264,12 @@ func (s accounts) create(ctx context.Context, by access.Actor, w wanted, a *reco
 	default:
 		err = natsconf.Kind(err)
 	}
-	return s.unlessOurs(ctx, *a, fmt.Errorf("create account: %w", err))
+	return s.unlessStored(ctx, *a, fmt.Errorf("create account: %w", err))
 }
 
-// unlessOurs returns what an error of a write of an account means: nil if the stored record is the one that
+// unlessStored returns what an error of a write of an account means: nil if the stored record is the one that
 // was written, since an answer may have been lost.
-func (s *records) unlessOurs(ctx context.Context, a record.Account, err error) error {
+func (s *records) unlessStored(ctx context.Context, a record.Account, err error) error {
 	if !errors.Is(err, natsconf.ErrConflict) && !errors.Is(err, natsconf.ErrUncertain) {
 		return err
 	}
@@ -292,7 +292,7 @@ func (s accounts) under(ctx context.Context, t title, a record.Account, data []b
 	if err == nil {
 		return nil
 	}
-	return s.unlessOurs(ctx, a, err)
+	return s.unlessStored(ctx, a, err)
 }
 
 // Doubt is an account whose name users may take for another's: it was made before such names were refused, or

@@ -25,7 +25,7 @@ import (
 
 // records reads and writes the records of accounts.
 type records struct {
-	Now func() time.Time // tests move it; nil: time.Now
+	Now func() time.Time // set by tests; nil: time.Now
 
 	conn   *natsconf.Conn
 	kv     jetstream.KeyValue
@@ -212,13 +212,14 @@ func (s *records) every(ctx context.Context) ([]record.Account, error) {
 // putAccount is put for an account.
 func (s *records) putAccount(ctx context.Context, a record.Account, data []byte, revision uint64) error {
 	if !a.DeletedAt.IsZero() {
-		return s.putAlone(ctx, a.ID, data, revision)
+		return s.putWithoutHistory(ctx, a.ID, data, revision)
 	}
 	return s.put(ctx, s.kv, a.ID, data, revision)
 }
 
-// putAlone is put for an account's record that leaves no earlier one behind: those hold secrets, and members.
-func (s *records) putAlone(ctx context.Context, id string, data []byte, revision uint64) error {
+// putWithoutHistory is put for an account's record that keeps no earlier revision: those hold secrets, and
+// members.
+func (s *records) putWithoutHistory(ctx context.Context, id string, data []byte, revision uint64) error {
 	m := entry.Message(topology.BucketAccounts, id, data, revision)
 	m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
 	err := s.conn.PublishOne(ctx, topology.BucketStream(topology.BucketAccounts), m)

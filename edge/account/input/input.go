@@ -32,20 +32,20 @@ const (
 )
 
 // Text checks a name that may be left out. The error is an *Error.
-func Text(field, text string, most int) error {
-	if !Plain(text, most) {
+func Text(field, text string, limit int) error {
+	if !Plain(text, limit) {
 		return &Error{
 			Field: field, Detail: fmt.Sprintf(
 				"%q is not usable; want at most %d bytes of printable text without spaces around it", text,
-				most),
+				limit),
 		}
 	}
 	return nil
 }
 
 // Plain reports whether a text has at most the given number of bytes, all printable, and no space around it.
-func Plain(text string, most int) bool {
-	return len(text) <= most && utf8.ValidString(text) && strings.TrimSpace(text) == text &&
+func Plain(text string, limit int) bool {
+	return len(text) <= limit && utf8.ValidString(text) && strings.TrimSpace(text) == text &&
 		!strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
@@ -58,11 +58,11 @@ func Role(r access.Role) error {
 }
 
 // Span bounds a time of grace or overlap. The error is an *Error.
-func Span(field string, d, most time.Duration) error {
-	if d < 0 || d > most {
+func Span(field string, d, limit time.Duration) error {
+	if d < 0 || d > limit {
 		return &Error{
 			Field: field, Detail: fmt.Sprintf("%s is out of range; use 0 (at once) to %s, for example 24h", d,
-				most),
+				limit),
 		}
 	}
 	return nil

@@ -192,7 +192,7 @@ func (m *Mirror) AccountsOf(network, subject string) []account.Account {
 // Accounts returns accounts by name, at most the given number, that follow the one named after; more reports
 // that others follow. If text is not empty they are those whose name contains it, whatever the case, or whose
 // id it is. The caller does not change them.
-func (m *Mirror) Accounts(text, after string, most int) (found []account.Account, more bool) {
+func (m *Mirror) Accounts(text, after string, limit int) (found []account.Account, more bool) {
 	s := m.now.Load()
 	if s == nil {
 		return nil, false
@@ -209,7 +209,7 @@ func (m *Mirror) Accounts(text, after string, most int) (found []account.Account
 		if a.ID != text && !strings.Contains(strings.ToLower(a.Name), text) {
 			continue
 		}
-		if len(found) == most {
+		if len(found) == limit {
 			return found, true
 		}
 		found = append(found, a)

@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// newsFor is how old a record of the audit log may be: one that was copied from another store is not
-	// news.
-	newsFor = 24 * time.Hour
+	// maxRecordAge is the maximum age of a record of the audit log that causes a notice: one that was copied
+	// from another store is not news.
+	maxRecordAge = 24 * time.Hour
 	// followPause is the pause before a record whose notice could not be stored is delivered again.
 	followPause = 10 * time.Second
 )
@@ -46,7 +46,7 @@ func (f *Follower) Serve(ctx context.Context) error {
 			return
 		}
 		n, ok := ofRecord(r)
-		if err == nil && ok && f.Now().Sub(r.At) < newsFor {
+		if err == nil && ok && f.Now().Sub(r.At) < maxRecordAge {
 			err = store.Raise(ctx, n)
 		}
 		switch {

@@ -16,8 +16,9 @@ const (
 	// expiryLead is how long before a key's end its account is notified; a quarter of the key's life if that
 	// is less.
 	expiryLead = 7 * 24 * time.Hour
-	// toldAfter is how long after its end a key's expiry is news: longer than a service is down.
-	toldAfter = 3 * 24 * time.Hour
+	// notifyExpiredFor is how long after its end a key's expiry still causes a notice: longer than a service
+	// is down.
+	notifyExpiredFor = 3 * 24 * time.Hour
 )
 
 // Watch is the actor that asks sources which causes there are now.
@@ -62,7 +63,7 @@ func OfKey(k account.Key, now time.Time) (n Notice, ok bool) {
 		"rolled": k.ReplacedBy != ""}
 	lead := min(expiryLead, k.ExpiresAt.Sub(k.CreatedAt)/4)
 	switch left := k.ExpiresAt.Sub(now); {
-	case left <= -toldAfter, left > lead:
+	case left <= -notifyExpiredFor, left > lead:
 		return Notice{}, false
 	case left <= 0:
 		return New(k.Account, KeyExpired, cause, now, "The API key "+name+

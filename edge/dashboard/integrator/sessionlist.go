@@ -86,7 +86,7 @@ func (h sessionPages) drawSessions(w http.ResponseWriter, r *http.Request, v sit
 	d.Lines = h.Prefix + pathExport + "?" + form.Query(append(pairs, "format", string(export.Lines))...)
 	h.Draw(w, site.View{
 		Page: "sessions", Title: "Sessions", Nav: "sessions", Visit: &v, Flash: h.TakeFlash(w, r), Data: d,
-		Sought: f.Text,
+		Search: f.Text,
 	})
 }
 

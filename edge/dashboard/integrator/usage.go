@@ -255,8 +255,8 @@ const (
 
 // chart lays out the sessions started on each day of a month, to its end.
 func chart(month time.Time, started []int64) ([]bar, []gridLine) {
-	most := slices.Max(append(started, 0))
-	top := roundUp(most)
+	highest := slices.Max(append(started, 0))
+	top := roundUp(highest)
 	var lines []gridLine
 	for i := range 3 { // none, half, all
 		lines = append(lines, gridLine{chartTop + chartHeight*float64(2-i)/2, site.Count(top * int64(i) / 2)})

@@ -31,8 +31,8 @@ var lasting = form.Choices("15m", "15 minutes", "1h", "1 hour", "4h", "4 hours",
 type hostsData struct {
 	hosts.Report
 
-	Lasting []form.Choice
-	Nobody  bool // no dispatcher answers
+	Lasting      []form.Choice
+	NoDispatcher bool // no dispatcher answers
 }
 
 // showHosts answers GET /dashboard/operator/hosts.
@@ -54,7 +54,7 @@ func (h *Handler) drawHosts(w http.ResponseWriter, r *http.Request, v site.Visit
 		return
 	}
 	d := hostsData{Lasting: lasting}
-	d.Nobody = !slices.ContainsFunc(all, func(p fleet.Process) bool {
+	d.NoDispatcher = !slices.ContainsFunc(all, func(p fleet.Process) bool {
 		return slices.Contains(p.Roles, "dispatcher")
 	})
 	if d.Report, err = h.receivers(ctx, all); err != nil {

@@ -31,7 +31,7 @@ type undeliveredRow struct {
 
 type undeliveredData struct {
 	Rows                      []undeliveredRow
-	State, Host, Text, Sought string // the filters
+	State, Host, Text, Search string // the filters
 	States                    []form.Choice
 	Filtered                  bool
 	BackTo                    time.Time // how far back the search went; zero: through everything
@@ -59,10 +59,10 @@ func (h *Handler) showUndelivered(w http.ResponseWriter, r *http.Request, v site
 	d := undeliveredData{
 		State: form.Choose(q, "state", endedChoices), Host: strings.TrimSpace(page.Single(q, "host")),
 		Text:   strings.TrimSpace(page.Single(q, "account")),
-		Sought: strings.TrimSpace(page.Single(q, "q")),
+		Search: strings.TrimSpace(page.Single(q, "q")),
 		States: endedChoices, Max: redrive.Max,
 	}
-	d.Filtered = d.State+d.Host+d.Text+d.Sought != ""
+	d.Filtered = d.State+d.Host+d.Text+d.Search != ""
 	found, err := h.Sessions.FindDeliveries(ctx, h.undeliveredQuery(d))
 	if err != nil {
 		h.Fail(w, r, nil, err)
@@ -73,7 +73,7 @@ func (h *Handler) showUndelivered(w http.ResponseWriter, r *http.Request, v site
 		d.Rows = append(d.Rows, h.undeliveredRow(view))
 	}
 	h.drawPage(w, r, v, site.View{
-		Page: "undelivered", Title: "Not delivered", Nav: "dead", Data: d, Sought: d.Sought,
+		Page: "undelivered", Title: "Not delivered", Nav: "dead", Data: d, Search: d.Search,
 	})
 }
 
@@ -82,12 +82,12 @@ func (h *Handler) undeliveredQuery(d undeliveredData) lists.DeliveryQuery {
 	if d.State != "" {
 		q.States = []facts.DeliveryState{facts.DeliveryState(d.State)}
 	}
-	text, sought, host := lists.Fold(d.Text), lists.Fold(d.Sought), lists.Fold(d.Host)
+	text, search, host := lists.Fold(d.Text), lists.Fold(d.Search), lists.Fold(d.Host)
 	q.Wants = func(v facts.View) bool {
 		at := timeline.Host(v.Session)
 		return strings.Contains(at, host) && (text == "" || h.isAccount(v.Account, text)) &&
-			(sought == "" || strings.Contains(at, sought) || h.isAccount(v.Account, sought) ||
-				strings.HasPrefix(string(v.ID), sought))
+			(search == "" || strings.Contains(at, search) || h.isAccount(v.Account, search) ||
+				strings.HasPrefix(string(v.ID), search))
 	}
 	return q
 }

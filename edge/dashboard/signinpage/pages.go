@@ -90,12 +90,12 @@ func (h *Handler) setBinding(w http.ResponseWriter, r *http.Request, v site.Visi
 		ctx, cancel := site.Within(r)
 		defer cancel()
 		level := proof.Level(f.Text(fieldBinding))
-		most, err := strconv.Atoi(cmp.Or(f.Text(fieldMaxUsers), "0"))
+		maxUsers, err := strconv.Atoi(cmp.Or(f.Text(fieldMaxUsers), "0"))
 		if err != nil {
 			return &input.Error{Field: fieldMaxUsers, Detail: "it is not a number"}
 		}
 		return h.Accounts.SetBinding(ctx, v.Actor(), v.Account.ID,
-			accountstore.Binding{Level: &level, MaxUsers: &most})
+			accountstore.Binding{Level: &level, MaxUsers: &maxUsers})
 	})
 }
 

@@ -115,8 +115,8 @@ type View struct {
 	Form  *form.Form
 	Data  any
 	Flash *Flash
-	// Sought is the text in the search field.
-	Sought string
+	// Search is the text in the search field.
+	Search string
 	Live   string // where the page's changes are reported; empty: it has none
 
 	Status     int    // 200 when 0

@@ -56,7 +56,7 @@ type Fact struct {
 }
 
 // Told reports whether the network reports the fact at all.
-func (f Fact) Told() bool { return f.Claim != "" || f.Of != nil }
+func (f Fact) Reported() bool { return f.Claim != "" || f.Of != nil }
 
 // standardEmail is the address as OpenID Connect Core 1.0 §5.1 and §5.4 define it.
 var standardEmail = Fact{Claim: "email", Verified: "email_verified", Scope: "email"}

@@ -20,7 +20,7 @@ const MaxOwn = 32
 
 // Pages are the kept pages of one kind. Its methods are safe for concurrent use.
 type Pages[Key comparable] struct {
-	most  int
+	limit int
 	mark  []byte
 	marks [MaxOwn]template.HTML
 
@@ -35,8 +35,8 @@ type piece struct {
 }
 
 // New keeps at most that many pages. If there are more, keeping begins anew.
-func New[Key comparable](most int) *Pages[Key] {
-	p := &Pages[Key]{most: most, mark: []byte(rand.Text()), pages: map[Key][]piece{}}
+func New[Key comparable](limit int) *Pages[Key] {
+	p := &Pages[Key]{limit: limit, mark: []byte(rand.Text()), pages: map[Key][]piece{}}
 	for i := range p.marks {
 		p.marks[i] = template.HTML(fmt.Sprintf("%s%02d", p.mark, i)) //nolint:gosec // letters and digits
 	}
@@ -59,7 +59,7 @@ func (p *Pages[Key]) Draw(key Key, own []template.HTML,
 	}
 	page = p.cut(marked)
 	p.mu.Lock()
-	if len(p.pages) >= p.most {
+	if len(p.pages) >= p.limit {
 		clear(p.pages)
 	}
 	p.pages[key] = page

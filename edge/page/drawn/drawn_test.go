@@ -23,8 +23,8 @@ func letter(key string) func(own []template.HTML) ([]byte, error) {
 // Whoever asks for a page at the same time, and whether it was kept before or had to make room, gets it with
 // its own texts.
 func TestPagesHaveTheirOwnTexts(t *testing.T) {
-	const most = 4
-	p := drawn.New[string](most)
+	const limit = 4
+	p := drawn.New[string](limit)
 	keys := []string{"", "-", "a", "-a-", "ab", "b-a-b", "<a><b>", "aa", "-b"}
 	var all sync.WaitGroup
 	for range 4 {

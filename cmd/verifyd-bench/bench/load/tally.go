@@ -14,7 +14,7 @@ import (
 type Tally struct {
 	Done chan struct{} // closed when as many have come as are wanted
 
-	underWay, most atomic.Int64 // callbacks that are not answered yet, and how many these were at the most
+	underWay, highest atomic.Int64 // callbacks that are not answered yet, and how many these were at the most
 
 	mu         sync.Mutex
 	want       int
@@ -34,13 +34,13 @@ func newTally(want int) *Tally {
 // begin notes a callback that has been read.
 func (t *Tally) begin() {
 	now := t.underWay.Add(1)
-	for most := t.most.Load(); now > most && !t.most.CompareAndSwap(most, now); most = t.most.Load() {
+	for highest := t.highest.Load(); now > highest && !t.highest.CompareAndSwap(highest, now); highest = t.highest.Load() {
 		continue
 	}
 }
 
 // MaxAtOnce returns how many callbacks were under way at once, at the most.
-func (t *Tally) MaxAtOnce() int64 { return t.most.Load() }
+func (t *Tally) MaxAtOnce() int64 { return t.highest.Load() }
 
 func (t *Tally) receive(id string, at time.Time) {
 	t.mu.Lock()

@@ -1,5 +1,5 @@
 // Package accounts has the commands on what belongs to integrators and operators: accounts and their members,
-// login links and secrets, API keys, and who is an operator. What changes anything goes into the audit log.
+// login links and secrets, API keys, and who is an operator. Every change is recorded in the audit log.
 package accounts
 
 import (
@@ -48,7 +48,7 @@ type accountCreateCmd struct {
 	NewStore bool   `help:"Make the store too, where the data directory has none yet."`
 }
 
-// Run makes the account.
+// Run creates the account.
 func (a accountCreateCmd) Run(ctx context.Context, c command.Console) error {
 	reach := a.Manage
 	if a.NewStore {
@@ -134,16 +134,16 @@ func (a accountShowCmd) Run(ctx context.Context, c command.Console) error {
 	})
 }
 
-// accountTables are all that there is to be seen of an account.
+// accountTables returns everything that is shown of an account.
 func accountTables(a command.Shown, now time.Time) []*table.Table {
 	acc := table.NewCard("account", "Account:name", ":id", "Created", "State", "Reason", "Verified", "Quota",
 		"Link back:return_url", "Colour", "Button", "Accent", "Dark accent:accent_dark", "Logo", "Binding",
 		"Users of an identity:max_users", "Notices to:notices_host")
 	name, quota := table.NewCell(a.Name+" ("+a.ID+")", a.Name),
 		table.NewCell(monthText(a.Quota), table.UnlessZero(a.Quota))
-	most := table.NewCell("any number", nil)
+	maxUsers := table.NewCell("any number", nil)
 	if a.MaxUsers > 0 {
-		most = table.NewCell(strconv.Itoa(a.MaxUsers), a.MaxUsers)
+		maxUsers = table.NewCell(strconv.Itoa(a.MaxUsers), a.MaxUsers)
 	}
 	logo := table.NewCell("", nil)
 	if l := a.Branding.Logo; l != nil {
@@ -151,7 +151,7 @@ func accountTables(a command.Shown, now time.Time) []*table.Table {
 	}
 	acc.Add(name, a.ID, a.CreatedAt, stateText(a.Account), a.DisabledReason, a.VerifiedAt, quota,
 		a.ReturnURL, a.Colour, a.Branding.Button, a.Branding.Accent, a.Branding.AccentDark, logo,
-		string(a.Level), most, a.NoticeHost)
+		string(a.Level), maxUsers, a.NoticeHost)
 	secrets := table.New("signing_secrets", "SIGNING SECRET:use", "AGE:", ":created", ":ends", "PUBLIC KEY")
 	for i, k := range a.PublicKeys {
 		use := table.NewCell("Current secret", "current")
@@ -173,7 +173,7 @@ func accountTables(a command.Shown, now time.Time) []*table.Table {
 	return []*table.Table{acc, secrets, memberTable(a.Members), inviteTable(a.Invites, now), open, theirs}
 }
 
-// ageText tells the age and the end of a signing secret.
+// ageText formats the age and the end of a signing secret.
 func ageText(k signing.PublicKey, now time.Time) string {
 	text := fmt.Sprintf("made %s, %d days ago", table.Instant(k.From), int(now.Sub(k.From).Hours()/24))
 	if !k.Until.IsZero() {

@@ -31,7 +31,7 @@ func (a accountAuditCmd) Run(ctx context.Context, c command.Console) error {
 	})
 }
 
-// listAudit writes out the newest records of a log; all of them where the limit is 0.
+// listAudit writes out the newest records of a log; all of them if the limit is 0.
 func listAudit(c command.Console, limit int, as table.Listing,
 	read func(cursor string, limit int) (records []command.Record, next string, err error)) error {
 	if limit < 0 {

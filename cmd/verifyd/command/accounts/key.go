@@ -35,7 +35,7 @@ type keyCreateCmd struct {
 	Policy    string `placeholder:"P" help:"Of its callbacks: once or at-least-once; default: the service's."`
 }
 
-// Run makes the key.
+// Run creates the key.
 func (k keyCreateCmd) Run(ctx context.Context, c command.Console) error {
 	o, err := k.options(time.Now())
 	if err != nil {
@@ -51,19 +51,19 @@ func (k keyCreateCmd) Run(ctx context.Context, c command.Console) error {
 			return err
 		}
 		secret, key, unsure := m.CreateKey(ctx, a.ID, o)
-		said := fmt.Sprintf("API key %s of %s. It is shown this once; keep it like a password.", key.ID,
+		text := fmt.Sprintf("API key %s of %s. It is shown this once; keep it like a password.", key.ID,
 			a.Name)
 		if key.Test {
-			said += "\nIt is a test key: services take it where VERIFYD_TEST_KEYS is true, and sign in by " +
+			text += "\nIt is a test key: services take it where VERIFYD_TEST_KEYS is true, and sign in by " +
 				"the built-in network."
 		}
 		if !key.ExpiresAt.IsZero() {
-			said += fmt.Sprintf("\nIt works until %s.", table.Instant(key.ExpiresAt))
+			text += fmt.Sprintf("\nIt works until %s.", table.Instant(key.ExpiresAt))
 		}
 		if unsure != nil {
-			said += "\nIt may not work: the store did not say that it took the key. See: verifyd key list"
+			text += "\nIt may not work: the store did not say that it took the key. See: verifyd key list"
 		}
-		return handOut(c, secret, said, unsure)
+		return handOut(c, secret, text, unsure)
 	})
 }
 
@@ -109,7 +109,7 @@ func parseEnd(text string, now time.Time) (time.Time, error) {
 	return end, nil
 }
 
-// maxDays keeps a number of days within a time.Duration.
+// maxDays is the maximum number of days in a time.Duration.
 const maxDays = 100 * 365
 
 // parseSpan reads a duration, in days too.
@@ -139,20 +139,20 @@ func (k keyRollCmd) Run(ctx context.Context, c command.Console) error {
 	}
 	return k.Manage(ctx, c, func(m command.Manager) error {
 		secret, key, unsure := m.RollKey(ctx, k.ID, grace)
-		said := fmt.Sprintf("API key %s takes the place of %s. It is shown this once; keep it like a "+
+		text := fmt.Sprintf("API key %s takes the place of %s. It is shown this once; keep it like a "+
 			"password.", key.ID, key.Replaces)
 		switch {
 		case unsure != nil:
-			said = fmt.Sprintf("The store did not say that it took the change. Either this is API key %s, "+
+			text = fmt.Sprintf("The store did not say that it took the change. Either this is API key %s, "+
 				"and it takes the place of %s, or %s works as before: keep both until verifyd key list "+
 				"shows which.",
 				key.ID, key.Replaces, key.Replaces)
 		case grace == 0:
-			said += "\nThe old key is revoked."
+			text += "\nThe old key is revoked."
 		default:
-			said += fmt.Sprintf("\nThe old key works for %s more at most.", grace)
+			text += fmt.Sprintf("\nThe old key works for %s more at most.", grace)
 		}
-		return handOut(c, secret, said, unsure)
+		return handOut(c, secret, text, unsure)
 	})
 }
 
@@ -197,7 +197,7 @@ func (k keyRevokeCmd) Run(ctx context.Context, c command.Console) error {
 	})
 }
 
-// rateText shows the rate limit of a key, as --rate-limit takes it.
+// rateText formats the rate limit of a key, as --rate-limit accepts it.
 func rateText(r account.Rate) string {
 	if r == (account.Rate{}) {
 		return "the service's default"
@@ -205,7 +205,7 @@ func rateText(r account.Rate) string {
 	return limit.RateText(r)
 }
 
-// rateCell and policyCell are null for programs where the service's default holds.
+// rateCell and policyCell are null for programs if the service's default applies.
 func rateCell(k account.Key) table.Cell {
 	if k.RateLimit == (account.Rate{}) {
 		return table.NewCell(rateText(k.RateLimit), nil)
@@ -215,7 +215,7 @@ func rateCell(k account.Key) table.Cell {
 
 func policyCell(k account.Key) table.Cell { return table.NewCell(policyText(k.Policy), k.Policy) }
 
-// policyText shows the policy of a key.
+// policyText formats the policy of a key.
 func policyText(p sessions.Policy) string {
 	if p == "" {
 		return "the service's default"

@@ -31,14 +31,14 @@ func (a accountRenameCmd) Run(ctx context.Context, c command.Console) error {
 		if err != nil || !kept {
 			return fmt.Sprintf("Account %s is called %s.", acc.ID, strconv.Quote(now.Name)), err
 		}
-		said := fmt.Sprintf("Account %s is called %s now. Nobody else can take its old name until "+
+		text := fmt.Sprintf("Account %s is called %s now. Nobody else can take its old name until "+
 			"%s.", acc.ID,
 			strconv.Quote(now.Name), table.Instant(until))
 		if !acc.VerifiedAt.IsZero() {
-			said += fmt.Sprintf(" The verified mark went with the old name; to give it to the new one: "+
+			text += fmt.Sprintf(" The verified mark went with the old name; to give it to the new one: "+
 				"verifyd account verified %s", acc.ID)
 		}
-		return said, nil
+		return text, nil
 	})
 }
 
@@ -83,7 +83,7 @@ type accountRestoreCmd struct {
 	named `embed:""`
 }
 
-// Run takes back that the account's end was asked for.
+// Run takes back the request to delete the account.
 func (a accountRestoreCmd) Run(ctx context.Context, c command.Console) error {
 	return a.change(ctx, c, func(m command.Manager, acc account.Account) (string, error) {
 		now, err := m.Restore(ctx, acc.ID)
@@ -102,7 +102,7 @@ type accountVerifiedCmd struct {
 	Remove bool `help:"Take the mark away."`
 }
 
-// Run sets the mark that end users read beside the account's name, or takes it away.
+// Run sets the mark that users see next to the account's name, or removes it.
 func (a accountVerifiedCmd) Run(ctx context.Context, c command.Console) error {
 	return a.change(ctx, c, func(m command.Manager, acc account.Account) (string, error) {
 		err := m.SetVerified(ctx, acc.ID, acc.Name, !a.Remove)
@@ -148,7 +148,7 @@ type accountDeleteCmd struct {
 	DryRun bool `help:"Say what would go, and delete nothing."`
 }
 
-// Run asks for the account's end.
+// Run requests the deletion of the account.
 func (a accountDeleteCmd) Run(ctx context.Context, c command.Console) error {
 	if a.Now || a.DryRun {
 		err := a.OnStoreOnly("--now or --dry-run", "nobody takes back what is deleted at once")
@@ -166,8 +166,8 @@ func (a accountDeleteCmd) Run(ctx context.Context, c command.Console) error {
 	})
 }
 
-// end deletes the account, and cancels its sessions that are open. A repeat, by the account's id, finishes
-// what was interrupted.
+// end deletes the account, and cancels its open sessions. A repeat, by the account's id, finishes what was
+// interrupted.
 func (a accountDeleteCmd) end(ctx context.Context, c command.Console) error {
 	return a.Use(ctx, c, func(st *store.Store) error {
 		id := a.Name
@@ -202,7 +202,7 @@ func (a accountDeleteCmd) end(ctx context.Context, c command.Console) error {
 	})
 }
 
-// cancelOpen cancels the sessions of a deleted account, and writes down how many.
+// cancelOpen cancels the sessions of a deleted account, and records how many.
 func cancelOpen(ctx context.Context, s *store.Store, account string) (canceled int, err error) {
 	err = s.WithFacts(func(ender *sessionstore.Store) (err error) {
 		canceled, err = ender.CancelOpen(ctx, account, sessions.AccountDeletedReason)

@@ -65,13 +65,13 @@ func TestRevokedLinkNamesWhatItMade(t *testing.T) {
 			"rotate-secret",
 		},
 	} {
-		var said bytes.Buffer
-		if err := revokeLink(t.Context(), s, a, l.ID, &said); err != nil {
+		var output bytes.Buffer
+		if err := revokeLink(t.Context(), s, a, l.ID, &output); err != nil {
 			t.Fatal(err)
 		}
 		for _, text := range want {
-			if !strings.Contains(said.String(), text) {
-				t.Errorf("%q is not in:\n%s", text, &said)
+			if !strings.Contains(output.String(), text) {
+				t.Errorf("%q is not in:\n%s", text, &output)
 			}
 		}
 	}

@@ -19,12 +19,12 @@ import (
 	"verifyd/sessions/timeline"
 )
 
-// linkOf is what a login link is opened by: the dashboard redeems it.
+// linkOf returns the URL of a login link, which the dashboard redeems.
 func linkOf(base, token string) string {
 	return base + "/dashboard/link?token=" + url.QueryEscape(token)
 }
 
-// whyLinks is why no service makes login links, or takes them back, for another machine.
+// whyLinks explains why no service creates login links, or takes them back, for another machine.
 const whyLinks = "what a login link gives is stored where no edge can write; to let somebody in from " +
 	"elsewhere: verifyd member invite"
 
@@ -36,7 +36,7 @@ type accountLoginLinkCmd struct {
 	BaseURL string `name:"base-url" required:"" help:"{base_url} under which users reach the service, as the service has it."`
 }
 
-// Run prints the link alone on standard output.
+// Run prints only the link on standard output.
 func (a accountLoginLinkCmd) Run(ctx context.Context, c command.Console) error {
 	base, err := baseURL(a.BaseURL)
 	if err != nil {
@@ -86,8 +86,8 @@ func (a accountRevokeLinkCmd) Run(ctx context.Context, c command.Console) error 
 	})
 }
 
-// revokeLink takes a login link back and says what it leaves behind: what the link gave is over, what was
-// made with it is the account's.
+// revokeLink takes a login link back and reports what remains: the link's grant ends, and what was created
+// with it belongs to the account.
 func revokeLink(ctx context.Context, s *accountstore.Store, a account.Account, link string,
 	out io.Writer) error {
 	if err := s.RevokeLoginLink(ctx, command.Operator(), a.ID, link); err != nil {
@@ -100,10 +100,10 @@ func revokeLink(ctx context.Context, s *accountstore.Store, a account.Account, l
 		return fmt.Errorf("the link is taken back; what was made with it cannot be read, look into "+
 			"verifyd account audit %s: %w", strconv.Quote(a.Name), err)
 	}
-	return tellLinkWork(out, a.Name, w, time.Now())
+	return printLinkWork(out, a.Name, w, time.Now())
 }
 
-func tellLinkWork(out io.Writer, name string, w accountstore.LinkWork, now time.Time) (err error) {
+func printLinkWork(out io.Writer, name string, w accountstore.LinkWork, now time.Time) (err error) {
 	say := func(format string, args ...any) {
 		if err == nil {
 			_, err = fmt.Fprintf(out, format+"\n", args...)

@@ -28,7 +28,7 @@ type memberListCmd struct {
 	table.Listing `embed:""`
 }
 
-// Run lists who is in the account, and who may come.
+// Run lists the members of the account, and its open invites.
 func (l memberListCmd) Run(ctx context.Context, c command.Console) error {
 	return l.Manage(ctx, c, func(m command.Manager) error {
 		a, err := m.Own(ctx, l.Account)
@@ -69,7 +69,7 @@ type memberInviteCmd struct {
 	BaseURL string `name:"base-url" placeholder:"URL" help:"{base_url} under which users reach the service, as the service has it; with --server the service knows."`
 }
 
-// Run makes the invite.
+// Run creates the invite.
 func (i memberInviteCmd) Run(ctx context.Context, c command.Console) error {
 	base := ""
 	if i.Server == "" {
@@ -135,7 +135,7 @@ type memberRemoveCmd struct {
 	identityArg `embed:""`
 }
 
-// Run takes the member out.
+// Run removes the member.
 func (r memberRemoveCmd) Run(ctx context.Context, c command.Console) error {
 	who, err := r.parts()
 	if err != nil {

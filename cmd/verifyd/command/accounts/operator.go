@@ -29,7 +29,7 @@ type Operator struct {
 	Audit     operatorAuditCmd  `cmd:"" help:"Tell who became an operator, and which receiver hosts were paused, newest first."`
 }
 
-// whyOperators is why no service makes operators, or their tokens, for another machine.
+// whyOperators explains why no service creates operators, or their tokens, for another machine.
 const whyOperators = "who is an operator is stored where no edge can write"
 
 type operatorGrantCmd struct {
@@ -39,7 +39,7 @@ type operatorGrantCmd struct {
 	Unchecked bool `help:"Take the network's id as it is, where no running service can say which networks there are."`
 }
 
-// Run makes the grant.
+// Run creates the grant.
 func (o operatorGrantCmd) Run(ctx context.Context, c command.Console) error {
 	who, err := o.parts()
 	if err != nil {
@@ -60,8 +60,8 @@ func (o operatorGrantCmd) Run(ctx context.Context, c command.Console) error {
 	})
 }
 
-// known reports by its error that no edge lets anybody in by a network: a grant for a mistyped one helps
-// nobody now, and somebody else once a network of that id is there.
+// known returns an error if no edge accepts logins by a network: a grant for a mistyped network is useless
+// now, and would be somebody else's once there is a network of that id.
 func (o operatorGrantCmd) known(ctx context.Context, st *store.Store, network string) error {
 	if o.Unchecked {
 		return nil
@@ -150,7 +150,7 @@ type operatorLinkCmd struct {
 	BaseURL string `name:"base-url" required:"" help:"{base_url} under which users reach the service, as the service has it."`
 }
 
-// Run prints the link alone on standard output.
+// Run prints only the link on standard output.
 func (o operatorLinkCmd) Run(ctx context.Context, c command.Console) error {
 	base, err := baseURL(o.BaseURL)
 	if err != nil {
@@ -175,7 +175,7 @@ type operatorAuditCmd struct {
 	Limit int `default:"50" help:"How many records, newest first; 0 for all."`
 }
 
-// Run lists the records of the service.
+// Run lists the records of the service's log.
 func (o operatorAuditCmd) Run(ctx context.Context, c command.Console) error {
 	return o.UseAccounts(ctx, c, whyOperators, func(s *accountstore.Store) error {
 		read := func(from string, limit int) ([]command.Record, string, error) {

@@ -18,8 +18,8 @@ type accountSecretCmd struct {
 	Name string `arg:"" help:"The account's name."`
 }
 
-// Run prints the current signing secret on standard output, so that a script can take it, and what else signs
-// beside it.
+// Run prints the current signing secret on standard output, so that a script can read it, and what else
+// signs.
 func (a accountSecretCmd) Run(ctx context.Context, c command.Console) error {
 	const why = "over HTTP a signing secret is in the answer that made it alone; rotate it, with verifyd " +
 		"account rotate-secret"
@@ -32,15 +32,15 @@ func (a accountSecretCmd) Run(ctx context.Context, c command.Console) error {
 		if err != nil {
 			return err
 		}
-		var said strings.Builder
+		var text strings.Builder
 		for _, old := range secrets[1:] {
-			_, _ = fmt.Fprintf(&said, "The secret before it signs too, until %s: %s\n",
+			_, _ = fmt.Fprintf(&text, "The secret before it signs too, until %s: %s\n",
 				table.Instant(old.ExpiresAt), old.Value)
 		}
 		if keys := s.PublicKeys(acc); len(keys) > 0 {
-			_, _ = fmt.Fprintf(&said, "Its public key: %s", keys[0].Value)
+			_, _ = fmt.Fprintf(&text, "Its public key: %s", keys[0].Value)
 		}
-		return handOut(c, secrets[0].Value, said.String(), nil)
+		return handOut(c, secrets[0].Value, text.String(), nil)
 	})
 }
 
@@ -50,7 +50,7 @@ type accountRotateCmd struct {
 	Overlap string `default:"24h" help:"How long callbacks carry a signature of the old secret too, up to 30d; 0 for none."`
 }
 
-// Run rotates the secret and prints the new one alone on standard output.
+// Run rotates the secret and prints only the new one on standard output.
 func (a accountRotateCmd) Run(ctx context.Context, c command.Console) error {
 	overlap, err := parseSpan(a.Overlap)
 	if err != nil {
@@ -62,16 +62,16 @@ func (a accountRotateCmd) Run(ctx context.Context, c command.Console) error {
 			return err
 		}
 		made, err := m.RotateSecret(ctx, acc.ID, overlap)
-		said := fmt.Sprintf("Callbacks of %s are signed with the new secret alone, from now on.", acc.Name)
+		text := fmt.Sprintf("Callbacks of %s are signed with the new secret alone, from now on.", acc.Name)
 		switch {
 		case err != nil:
-			said = fmt.Sprintf("The store did not say that it took the change. Keep both secrets until "+
+			text = fmt.Sprintf("The store did not say that it took the change. Keep both secrets until "+
 				"verifyd account show %s tells which public key signs.", acc.ID)
 		case !made.Until.IsZero():
-			said = fmt.Sprintf("Callbacks of %s carry both signatures until %s. Put the new secret into the "+
+			text = fmt.Sprintf("Callbacks of %s carry both signatures until %s. Put the new secret into the "+
 				"receiver before then.", acc.Name, table.Instant(made.Until))
 		}
-		return handOut(c, made.Secret, said+"\nIts public key: "+made.PublicKey, err)
+		return handOut(c, made.Secret, text+"\nIts public key: "+made.PublicKey, err)
 	})
 }
 

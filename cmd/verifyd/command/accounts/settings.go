@@ -46,7 +46,7 @@ type accountReturnURLCmd struct {
 	Clear bool   `help:"Show no such link any more."`
 }
 
-// Run sets the address, or takes it away.
+// Run sets the address, or removes it.
 func (a accountReturnURLCmd) Run(ctx context.Context, c command.Console) error {
 	if err := oneOf(a.URL, a.Clear, "a URL, for example https://example.com/verified"); err != nil {
 		return err
@@ -63,7 +63,7 @@ type accountColourCmd struct {
 	Clear  bool   `help:"Show no sign any more."`
 }
 
-// Run sets the colour, or takes it away.
+// Run sets the colour, or removes it.
 func (a accountColourCmd) Run(ctx context.Context, c command.Console) error {
 	if err := oneOf(a.Colour, a.Clear, "a colour, for example #1f5fd0"); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (a accountColourCmd) Run(ctx context.Context, c command.Console) error {
 	})
 }
 
-// oneOf reports by its error that a command was given both a value and --clear, or neither.
+// oneOf returns an error if a command was given both a value and --clear, or neither.
 func oneOf(value string, empty bool, want string) error {
 	if empty == (value != "") {
 		return config.Usage(errors.New("give " + want + ", or --clear"))
@@ -92,7 +92,7 @@ type accountNoticesCmd struct {
 	Clear bool   `help:"Post them nowhere; members read them on the dashboard all the same."`
 }
 
-// Run sets the address, or takes it away.
+// Run sets the address, or removes it.
 func (a accountNoticesCmd) Run(ctx context.Context, c command.Console) error {
 	if err := oneOf(a.URL, a.Clear, "a URL, for example https://bot.example.com/notices"); err != nil {
 		return err
@@ -120,7 +120,7 @@ type accountBindingCmd struct {
 	Clear    bool   `help:"Ask for what the service asks for."`
 }
 
-// Run sets what the account asks of its sessions.
+// Run sets what the account requires of its sessions.
 func (a accountBindingCmd) Run(ctx context.Context, c command.Console) error {
 	to := accountstore.Binding{MaxUsers: a.MaxUsers}
 	if level := proof.Level(a.Binding); level != "" || a.Clear {

@@ -27,8 +27,8 @@ type ofAccount struct {
 	Account string `required:"" placeholder:"NAME" help:"The account's name; its id where it was made on the dashboard."`
 }
 
-// changing alters an account and returns what to say about it.
-type changing = func(command.Manager, account.Account) (said string, err error)
+// changing changes an account and returns a description of the change.
+type changing = func(command.Manager, account.Account) (text string, err error)
 
 func (n named) change(ctx context.Context, c command.Console, do changing) error {
 	return change(ctx, c, n.Managed, n.Name, do)
@@ -38,30 +38,30 @@ func (o ofAccount) change(ctx context.Context, c command.Console, do changing) e
 	return change(ctx, c, o.Managed, o.Account, do)
 }
 
-// change lets do alter an account and writes what it says.
+// change calls do to change an account and prints the description.
 func change(ctx context.Context, c command.Console, on command.Managed, name string, do changing) error {
 	return on.Manage(ctx, c, func(m command.Manager) error {
 		acc, err := m.Own(ctx, name)
 		if err != nil {
 			return err
 		}
-		said, err := do(m, acc)
+		text, err := do(m, acc)
 		if err != nil {
 			return command.BadInput(err)
 		}
-		_, err = fmt.Fprintln(c.Err, said)
+		_, err = fmt.Fprintln(c.Err, text)
 		return err
 	})
 }
 
-// handOut writes what is shown this once alone on standard output, so that a script can take it, and what to
-// know about it beside that. It does so beside natsconf.ErrUncertain, too: the secret may be the one that
+// handOut writes a secret that is shown only once to standard output, so that a script can read it, and notes
+// about it to standard error. It does so even if err is natsconf.ErrUncertain: the secret may be the one that
 // works. Other errors come without a secret.
-func handOut(c command.Console, secret, said string, err error) error {
+func handOut(c command.Console, secret, text string, err error) error {
 	if secret == "" {
 		return command.BadInput(err)
 	}
-	_, _ = fmt.Fprintln(c.Err, said)
+	_, _ = fmt.Fprintln(c.Err, text)
 	_, printed := fmt.Fprintln(c.Out, secret)
 	return errors.Join(err, printed)
 }

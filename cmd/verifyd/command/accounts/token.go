@@ -15,7 +15,7 @@ import (
 	"verifyd/sessions/timeline"
 )
 
-// OperatorToken has the commands on operator tokens, by which programs use the management interface.
+// OperatorToken has the commands on operator tokens, with which programs use the management interface.
 type OperatorToken struct {
 	Create tokenCreateCmd `cmd:"" help:"Make an operator token and print it, this once, alone on standard output."`
 	List   tokenListCmd   `cmd:"" help:"List operator tokens."`
@@ -30,7 +30,7 @@ type tokenCreateCmd struct {
 	Expires string   `default:"90d" placeholder:"WHEN" help:"When it ends, as for key create; at most 366d."`
 }
 
-// Run makes the token.
+// Run creates the token.
 func (t tokenCreateCmd) Run(ctx context.Context, c command.Console) error {
 	until, err := parseEnd(t.Expires, time.Now())
 	if err != nil {

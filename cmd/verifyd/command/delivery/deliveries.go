@@ -1,6 +1,6 @@
-// Package delivery has the commands on callbacks: how they ended, sending them again, where they go, and what
-// became of the session that one is about. None shows the path or the query of a callback URL: they carry
-// the integrators' secrets.
+// Package delivery has the commands on callbacks: how they ended, sending them again, their receivers, and
+// what happened to a session. None shows the path or the query of a callback URL: they carry the integrators'
+// secrets.
 package delivery
 
 import (
@@ -26,10 +26,9 @@ import (
 )
 
 const (
-	// lookFor bounds how long one look at the store may take; a list that is cut off by it says so.
-	lookFor = 30 * time.Second
-	// maxDeliveries bounds a list to what is held in memory at once without harm: each holds answers of up
-	// to 1 KiB.
+	// listTimeout bounds how long reading a list may take; a list that it cuts off says so.
+	listTimeout = 30 * time.Second
+	// maxDeliveries bounds a list to what fits into memory: each entry holds answers of up to 1 KiB.
 	maxDeliveries = 10_000
 )
 
@@ -59,7 +58,7 @@ func (d deliveriesListCmd) Run(ctx context.Context, c command.Console) error {
 			maxDeliveries))
 	}
 	return d.Use(ctx, c, func(st *store.Store) error {
-		ctx, cancel := context.WithTimeout(ctx, lookFor)
+		ctx, cancel := context.WithTimeout(ctx, listTimeout)
 		defer cancel()
 		found, err := st.Reader().Deliveries(ctx, facts.DeliveryState(d.State), d.Limit)
 		if err != nil {
@@ -88,7 +87,7 @@ func deliveriesTable(views []facts.View) *table.Table {
 	return t
 }
 
-// lastClass says what went wrong in the last attempt that has ended.
+// lastClass returns the failure class of the last attempt that has ended.
 func lastClass(v facts.View) failure.Class {
 	for _, a := range slices.Backward(v.Delivery.Attempts) {
 		if a.Result != nil {
@@ -111,7 +110,7 @@ func (d deliveriesShowCmd) Run(ctx context.Context, c command.Console) error {
 		return err
 	}
 	return d.Use(ctx, c, func(st *store.Store) error {
-		ctx, cancel := context.WithTimeout(ctx, lookFor)
+		ctx, cancel := context.WithTimeout(ctx, listTimeout)
 		defer cancel()
 		v, err := st.Reader().Read(ctx, id)
 		if err != nil {
@@ -124,8 +123,8 @@ func (d deliveriesShowCmd) Run(ctx context.Context, c command.Console) error {
 	})
 }
 
-// deliveryCard and attemptsTable are for programs; showDelivery tells people the same, and leaves out
-// what there is nothing of.
+// deliveryCard and attemptsTable are for programs; showDelivery shows people the same, and leaves out what is
+// empty.
 func deliveryCard(v facts.View) *table.Table {
 	t := table.NewCard("delivery", ":session", ":state", ":completed", ":host", ":delivery")
 	t.Add(v.ID, v.State, v.CompletedAt, timeline.Host(v.Session), v.Delivery.State)
@@ -148,7 +147,7 @@ func attemptsTable(v facts.View) *table.Table {
 	return t
 }
 
-// exactValue is an instant with its milliseconds.
+// exactValue formats an instant with milliseconds.
 func exactValue(t time.Time) any {
 	if t.IsZero() {
 		return nil
@@ -198,7 +197,7 @@ func showDelivery(out io.Writer, v facts.View) error {
 	return w.Flush()
 }
 
-// byWhom names the worker that wrote a fact; of one that cannot be read nobody knows.
+// byWhom names the worker that wrote a fact; it is unknown for a fact that cannot be read.
 func byWhom(worker string) string {
 	if worker == "" {
 		return ", by nobody knows whom"
@@ -206,15 +205,15 @@ func byWhom(worker string) string {
 	return " by " + timeline.Legible(worker)
 }
 
-// answerOf shows what the receiver said, as one quoted line: it is the receiver's text, and must not reach
-// the terminal as it is.
+// answerOf returns the receiver's answer as one quoted line: it is the receiver's text, and must not reach
+// the terminal unescaped.
 func answerOf(r facts.Result) string {
-	const most = 1 << 10
+	const maxAnswer = 1 << 10
 	if r.Answer == "" {
 		return ""
 	}
-	// the cut may fall into a character
-	return strconv.QuoteToGraphic(strings.ToValidUTF8(r.Answer[:min(len(r.Answer), most)], ""))
+	// the cut may be in the middle of a character
+	return strconv.QuoteToGraphic(strings.ToValidUTF8(r.Answer[:min(len(r.Answer), maxAnswer)], ""))
 }
 
 // sessionArg names the session that a command is about.
@@ -231,7 +230,7 @@ func (a sessionArg) id() (sessions.ID, error) {
 	return id, nil
 }
 
-// noneKept makes an unknown session the fault of the command line that it is.
+// noneKept turns an unknown session into a usage error.
 func noneKept(id sessions.ID, err error) error {
 	if errors.Is(err, sessions.ErrNotFound) {
 		return config.Usage(fmt.Errorf(
@@ -241,7 +240,7 @@ func noneKept(id sessions.ID, err error) error {
 	return err
 }
 
-// resender is who asked, in the facts of an attempt that an operator asked for.
+// resender is the requester in the facts of an attempt that an operator requested.
 const resender = "operator"
 
 type deliveriesResendCmd struct {
@@ -249,7 +248,7 @@ type deliveriesResendCmd struct {
 	sessionArg    `embed:""`
 }
 
-// Run asks for one more attempt. A running dispatcher takes it at once; a stopped service sends it at its
+// Run requests one more attempt. A running dispatcher starts it at once; a stopped service sends it at its
 // next start.
 func (d deliveriesResendCmd) Run(ctx context.Context, c command.Console) error {
 	id, err := d.id()
@@ -257,7 +256,7 @@ func (d deliveriesResendCmd) Run(ctx context.Context, c command.Console) error {
 		return err
 	}
 	return d.Use(ctx, c, func(st *store.Store) error {
-		ctx, cancel := context.WithTimeout(ctx, lookFor)
+		ctx, cancel := context.WithTimeout(ctx, listTimeout)
 		defer cancel()
 		var asked facts.Resend
 		err := st.WithFacts(func(sender *sessionstore.Store) (err error) {

@@ -23,14 +23,14 @@ type Explain struct {
 	sessionArg    `embed:""`
 }
 
-// Run tells what happened to a session, oldest first, and what to do.
+// Run describes what happened to a session, oldest first, and what to do.
 func (e Explain) Run(ctx context.Context, c command.Console) error {
 	id, err := e.id()
 	if err != nil {
 		return err
 	}
 	return e.Use(ctx, c, func(st *store.Store) error {
-		ctx, cancel := context.WithTimeout(ctx, lookFor)
+		ctx, cancel := context.WithTimeout(ctx, listTimeout)
 		defer cancel()
 		v, entries, err := st.Reader().Timeline(ctx, id)
 		if err != nil {
@@ -40,29 +40,29 @@ func (e Explain) Run(ctx context.Context, c command.Console) error {
 		if err != nil {
 			return err
 		}
-		story := story{Report: timeline.Report{View: v, Account: v.Account, Workers: true}}
+		explanation := explanation{Report: timeline.Report{View: v, Account: v.Account, Workers: true}}
 		if v.Delivery.State == facts.DeliveryDue {
-			if story.pause, err = pauseOf(ctx, st, timeline.Host(v.Session)); err != nil {
+			if explanation.pause, err = pauseOf(ctx, st, timeline.Host(v.Session)); err != nil {
 				return err
 			}
 		}
 		for _, a := range accounts {
 			if a.ID == v.Account {
-				story.Account = a.Name
+				explanation.Account = a.Name
 			}
 		}
-		return story.tell(c.Out, entries)
+		return explanation.write(c.Out, entries)
 	})
 }
 
-// story is a session as verifyd explain tells it.
-type story struct {
+// explanation is a session as verifyd explain describes it.
+type explanation struct {
 	timeline.Report
 
 	pause *pauses.Pause // of its receiver host; nil: it is not paused
 }
 
-// pauseOf returns the pause of a receiver host that is on.
+// pauseOf returns the active pause of a receiver host.
 func pauseOf(ctx context.Context, st *store.Store, host string) (*pauses.Pause, error) {
 	book, err := pauses.NewStore(ctx, st.Conn, nil)
 	if err != nil {
@@ -71,7 +71,7 @@ func pauseOf(ctx context.Context, st *store.Store, host string) (*pauses.Pause, 
 	return book.Of(ctx, host)
 }
 
-func (s story) tell(out io.Writer, entries []timeline.Entry) error {
+func (s explanation) write(out io.Writer, entries []timeline.Entry) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Session %s: %s\n", s.ID, s.title())
 	fmt.Fprintf(&b, "User %s on %s", timeline.Legible(s.PlatformUserID), timeline.Legible(s.Platform))
@@ -95,16 +95,16 @@ func (s story) tell(out io.Writer, entries []timeline.Entry) error {
 	return err
 }
 
-// title is the state, with the delivery's where there is one.
-func (s story) title() string {
+// title returns the state of the session, with that of the delivery if there is one.
+func (s explanation) title() string {
 	if s.Delivery.State == facts.DeliveryNone {
 		return string(s.State)
 	}
 	return string(s.State) + ", " + string(s.Delivery.State)
 }
 
-// advice is one sentence or two: what it means and what to do.
-func (s story) advice() string {
+// advice returns one or two sentences: what the state means and what to do.
+func (s explanation) advice() string {
 	words := meanings[s.State]
 	if s.Delivery.State != facts.DeliveryNone {
 		words = deliveryMeanings[s.Delivery.State]

@@ -17,7 +17,7 @@ import (
 func TestEveryStateHasItsWords(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, time.November, 21, 12, 3, 11, 0, time.UTC)
-	s := story{Report: timeline.Report{Workers: true, Account: "Harbor Guild",
+	s := explanation{Report: timeline.Report{Workers: true, Account: "Harbor Guild",
 		View: facts.View{Session: sessions.Session{
 			ID:        "k3v7q2m5zt4yd6n2xw7p2c4hf2jb5ral",
 			Request:   sessions.Request{CallbackURL: "https://hooks.harbor.example/p?q=1"},

@@ -19,7 +19,7 @@ import (
 	"verifyd/sessions/urlpolicy"
 )
 
-// Hosts has the commands on receiver hosts: where nobody answers, and which are paused.
+// Hosts has the commands on receiver hosts: which do not answer, and which are paused.
 type Hosts struct {
 	List   hostsListCmd   `cmd:"" help:"List the receiver hosts where nobody answers, where callbacks wait, or that are paused."`
 	Pause  hostsPauseCmd  `cmd:"" help:"Send nothing to a receiver host for a while."`
@@ -31,11 +31,11 @@ type hostsListCmd struct {
 	table.Listing `embed:""`
 }
 
-// Run lists what the dispatchers that run see, what is paused, and what is due in the store; the operator's
+// Run lists what the running dispatchers see, what is paused, and what is due in the store; the operator's
 // pages show the same.
 func (h hostsListCmd) Run(ctx context.Context, c command.Console) error {
 	return h.Use(ctx, c, func(st *store.Store) error {
-		ctx, cancel := context.WithTimeout(ctx, lookFor)
+		ctx, cancel := context.WithTimeout(ctx, listTimeout)
 		defer cancel()
 		all, err := fleet.Ask(ctx, st.Conn)
 		if err != nil {
@@ -70,7 +70,7 @@ func (h hostsListCmd) Run(ctx context.Context, c command.Console) error {
 	})
 }
 
-// hostWords returns since when a host stands as it does, and why.
+// hostWords returns since when a host is in its state, and why.
 func hostWords(h hosts.Host) (since time.Time, why string) {
 	if h.Pause == nil {
 		return h.Since, timeline.Legible(table.OrDash(h.Detail))
@@ -114,7 +114,7 @@ func (h hostsPauseCmd) Run(ctx context.Context, c command.Console) error {
 	})
 }
 
-// badPause makes what an operator mistyped the fault of the command line that it is.
+// badPause turns a mistyped pause into a usage error.
 func badPause(err error) error {
 	fault, isFault := errors.AsType[*urlpolicy.Fault](err)
 	switch {

@@ -34,7 +34,8 @@ type deliveriesRedriveCmd struct {
 	DryRun  bool          `help:"Tell which would be sent, and send nothing."`
 }
 
-// Run sends again what ended so, newest first. It says which sessions these are, on standard output.
+// Run sends callbacks that ended in these ways again, newest first. It prints their sessions on standard
+// output.
 func (d deliveriesRedriveCmd) Run(ctx context.Context, c command.Console) error {
 	if d.Limit < 1 || d.Limit > redrive.Max {
 		return config.Usage(fmt.Errorf("--limit: %d is not from 1 to %d; run it again for more", d.Limit,
@@ -49,7 +50,7 @@ func (d deliveriesRedriveCmd) Run(ctx context.Context, c command.Console) error 
 		}
 	}
 	return d.Use(ctx, c, func(st *store.Store) error {
-		ctx, cancel := context.WithTimeout(ctx, lookFor)
+		ctx, cancel := context.WithTimeout(ctx, listTimeout)
 		defer cancel()
 		of := ""
 		if d.Account != "" {
@@ -87,7 +88,7 @@ func (d deliveriesRedriveCmd) redriveNow(ctx context.Context, c command.Console,
 		done, err = redrive.Send(ctx, sender, st.Accounts, command.Operator(), ids)
 		return err
 	})
-	if perr := d.tellAsked(c.Out, done.Asked); err == nil {
+	if perr := d.printRequested(c.Out, done.Asked); err == nil {
 		err = perr
 	}
 	words := []string{strconv.Itoa(len(done.Asked)) + " are due again, with the same webhook-id"}
@@ -98,8 +99,8 @@ func (d deliveriesRedriveCmd) redriveNow(ctx context.Context, c command.Console,
 	return err
 }
 
-// tellAsked writes the sessions alone, a line each, for scripts.
-func (d deliveriesRedriveCmd) tellAsked(w io.Writer, asked []sessions.ID) error {
+// printRequested prints only the sessions, a line each, for scripts.
+func (d deliveriesRedriveCmd) printRequested(w io.Writer, asked []sessions.ID) error {
 	if d.JSON {
 		t := table.New("asked", "SESSION")
 		for _, id := range asked {

@@ -17,8 +17,8 @@ import (
 	"verifyd/sessions/proof"
 )
 
-// pageFor bounds the look at the store for one page. One that takes longer goes on from where it has come to.
-const pageFor = 30 * time.Second
+// pageTimeout bounds reading one page. A page that takes longer ends early, and the next one continues there.
+const pageTimeout = 30 * time.Second
 
 // Sessions has the commands on sessions.
 type Sessions struct {
@@ -45,7 +45,7 @@ type exportCmd struct {
 	To       string `placeholder:"DAY" help:"Only sessions that were started on this day, in UTC, or earlier."`
 }
 
-// Run writes the sessions. If it fails, what was written is not whole, and the exit code says so.
+// Run writes the sessions. If it fails, the output is incomplete, and the exit code is not 0.
 func (e exportCmd) Run(ctx context.Context, c command.Console) error {
 	q, err := e.query()
 	if err != nil {
@@ -66,7 +66,7 @@ func (e exportCmd) Run(ctx context.Context, c command.Console) error {
 		}
 		reader := st.Reader()
 		return export.Pages(ctx, q, func(ctx context.Context, q lists.Query) (lists.Page, error) {
-			ctx, cancel := context.WithTimeout(ctx, pageFor)
+			ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 			defer cancel()
 			return reader.List(ctx, q)
 		}, out.Write)
@@ -105,7 +105,7 @@ func (e exportCmd) query() (lists.Query, error) {
 	return q, nil
 }
 
-// keys finds the account's keys that the query is about.
+// keys returns the account's keys that the query names.
 func (e exportCmd) keys(ctx context.Context, st *store.Store, q *lists.Query) error {
 	if e.Key == "" && q.Text == "" {
 		return nil

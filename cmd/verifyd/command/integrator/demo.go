@@ -15,7 +15,7 @@ type Demo struct {
 	LogLevel string `default:"error" help:"trace, debug, info, warn or error."`
 }
 
-// Run shows the whole path on loopback.
+// Run shows a whole verification on loopback.
 func (d Demo) Run(ctx context.Context, c command.Console) error {
 	return demo.Run(ctx, demo.Options{
 		Auto: d.Auto, Binding: d.Binding, LogLevel: d.LogLevel, Operator: demoOperator(), In: os.Stdin,
@@ -23,17 +23,17 @@ func (d Demo) Run(ctx context.Context, c command.Console) error {
 	})
 }
 
-// Beside plays integrator, identity network and user beside a running service, and shows a callback.
+// Beside plays integrator, identity network and user next to a running service, and shows a callback.
 type Beside struct {
 	demo.Beside `embed:""`
 }
 
-// Run plays beside a running service.
+// Run plays next to a running service.
 func (b Beside) Run(ctx context.Context, c command.Console) error {
 	return b.Play(ctx, demoOperator(), c.Out, c.Err)
 }
 
-// demoOperator enrolls the demo's integrator as this command's other accounts are.
+// demoOperator enrolls the demo's integrator like the accounts of other commands.
 func demoOperator() demo.Operator {
 	return demo.Operator{Actor: command.Operator(), Account: command.OwnAccount}
 }

@@ -22,8 +22,7 @@ import (
 )
 
 const (
-	// listenAgain is the pause before the connection is made anew; it doubles up to maxListenAgain while
-	// that fails.
+	// listenAgain is the pause before reconnecting; it doubles up to maxListenAgain while that fails.
 	listenAgain    = 500 * time.Millisecond
 	maxListenAgain = 10 * time.Second
 )
@@ -77,10 +76,10 @@ func (l Listen) Run(ctx context.Context, c command.Console) error {
 	}
 }
 
-// forwardedBytes of an answer are read, and told to the service for people to see.
+// forwardedBytes of an answer are read, and reported to the service for people to see.
 const forwardedBytes = 1 << 10
 
-// forwarder POSTs callbacks to a program on this machine and tells the service how each ended.
+// forwarder POSTs callbacks to a program on this machine and reports to the service how each ended.
 type forwarder struct {
 	to   *url.URL
 	http http.Client
@@ -146,20 +145,20 @@ func (f *forwarder) post(ctx context.Context, l client.Listened) client.Outcome 
 		return client.Outcome{Detail: "the address to forward to cannot be used"}
 	}
 	r.Header = l.Header.Clone()
-	r.GetBody = nil // what cannot be read again cannot be sent again
+	r.GetBody = nil // a body that cannot be read again is not sent again
 	response, err := f.http.Do(r)
 	if err != nil {
 		return client.Outcome{Sent: sent.Load(), Detail: f.why(err, sent.Load())}
 	}
 	defer func() { _ = response.Body.Close() }()
-	// the status has decided; the rest is for people
+	// the status decides; the rest is for people
 	body, _ := io.ReadAll(io.LimitReader(response.Body, forwardedBytes))
 	return client.Outcome{
 		Sent: true, Status: response.StatusCode, Body: strings.ToValidUTF8(string(body), "\uFFFD"),
 	}
 }
 
-// why says in short what kept an answer from coming.
+// why returns in short why there was no answer.
 func (f *forwarder) why(err error, sent bool) string {
 	timeout, ok := errors.AsType[*url.Error](err)
 	switch {
@@ -171,7 +170,7 @@ func (f *forwarder) why(err error, sent bool) string {
 	return f.to.Host + " closed the connection without an answer"
 }
 
-// plainText keeps a terminal safe from what came over the wire.
+// plainText escapes text from the network for a terminal.
 func plainText(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

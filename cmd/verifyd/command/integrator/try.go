@@ -14,10 +14,10 @@ import (
 	"verifyd/cmd/verifyd/version"
 )
 
-// tryPause is the interval between two looks whether the receiver has been given its secret.
+// tryPause is the interval between two looks for whether the receiver has its secret.
 const tryPause = 2 * time.Second
 
-// Try judges a receiver. Its flags have no variables of the service's: VERIFYD_CALLBACK_CA_FILE on an
+// Try judges a receiver. Its flags do not use the service's variables: VERIFYD_CALLBACK_CA_FILE on an
 // operator's machine is not meant for an integrator's receiver.
 type Try struct {
 	URL          string        `arg:"" help:"The receiver's callback_url."`
@@ -31,7 +31,7 @@ type Try struct {
 	JSON         bool          `name:"json" help:"Print one JSON document instead of a table."`
 }
 
-// Run tries the receiver. It fails when a check does.
+// Run tries the receiver. It fails if a check does.
 func (t Try) Run(ctx context.Context, c command.Console) error {
 	var f config.Faults
 	pool := config.Roots(&f, "ca-file", t.CAFile)
@@ -74,8 +74,8 @@ func (t Try) Run(ctx context.Context, c command.Console) error {
 	return nil
 }
 
-// await prints the secret that was made, and waits until the receiver takes a callback signed with it, or the
-// time is over: the checks then say what is wrong.
+// await prints the new secret, and waits until the receiver accepts a callback signed with it, or the time is
+// over: the checks then report what is wrong.
 func (t Try) await(ctx context.Context, c command.Console, bench *receivertest.Bench) {
 	_, _ = fmt.Fprintf(c.Err, "No signing secret was given, so this one was made:\n\n    %s\n\n"+
 		"Give it to the receiver. The checks begin when it takes a callback signed with it, at the "+
@@ -87,7 +87,7 @@ func (t Try) await(ctx context.Context, c command.Console, bench *receivertest.B
 	last := ""
 	for {
 		accepts, said := bench.Accepts(ctx)
-		// a dial that was cut off says nothing
+		// an interrupted dial shows nothing
 		if end, _ := ctx.Deadline(); accepts || ctx.Err() != nil || !time.Now().Before(end) {
 			return
 		}

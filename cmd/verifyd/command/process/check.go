@@ -10,7 +10,7 @@ import (
 	"verifyd/cmd/verifyd/flags"
 )
 
-// Check checks the settings and what they lead to, and says what to do.
+// Check checks the settings and what they refer to, and suggests what to do.
 type Check struct {
 	config.Settings `embed:""`
 
@@ -24,7 +24,7 @@ type Check struct {
 var errCheck = errors.New(
 	"errors were found; verifyd serve would not start, or not work, until they are fixed")
 
-// Run checks the settings that serve would get, and what they lead to, and changes nothing.
+// Run checks the settings that serve would get, and what they refer to, and changes nothing.
 func (k Check) Run(ctx context.Context, c command.Console, said flags.Notes) error {
 	var s check.Survey
 	for _, n := range said {

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// healthWait is less than what container runtimes wait for a check by default.
-	healthWait  = 5 * time.Second
-	healthBytes = 4 << 10
+	// healthTimeout is shorter than the default timeout of container runtimes.
+	healthTimeout = 5 * time.Second
+	healthBytes   = 4 << 10
 )
 
 // Health asks a process on this machine whether it is ready; for containers, which have no other client.
@@ -25,9 +25,9 @@ type Health struct {
 	URL         string `name:"url" placeholder:"URL" help:"Ask this address instead."`
 }
 
-// Run succeeds where the answer is 200, and tells the answer otherwise.
+// Run succeeds if the answer is 200, and reports the answer otherwise.
 func (h Health) Run(ctx context.Context, c command.Console) error {
-	ctx, cancel := context.WithTimeout(ctx, healthWait)
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
 	target := h.URL
 	if target == "" {
@@ -54,7 +54,7 @@ func (h Health) Run(ctx context.Context, c command.Console) error {
 	return fmt.Errorf("%s answers %s", target, answer.Status)
 }
 
-// readyURL asks a server that listens on every interface by loopback.
+// readyURL returns the URL of /readyz; a server that listens on every interface is reached by loopback.
 func readyURL(listen string) string {
 	host, port, _ := net.SplitHostPort(listen)
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {

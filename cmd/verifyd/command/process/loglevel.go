@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// logLevelWait bounds the request to the process, and logLevelBytes what is read of its answer.
+	// logLevelWait bounds the request to the process, and logLevelBytes how much of its answer is read.
 	logLevelWait  = 10 * time.Second
 	logLevelBytes = 4 << 10
 )
@@ -29,7 +29,7 @@ type LogLevel struct {
 	AdminListen string        `group:"process" default:"127.0.0.1:9090" help:"Operators' address of the process."`
 }
 
-// Run changes the level of a running process's log, or tells it.
+// Run changes the log level of a running process, or prints it.
 func (l LogLevel) Run(ctx context.Context, c command.Console) error {
 	method, query := http.MethodGet, url.Values{}
 	if l.Level != "" {
@@ -66,10 +66,10 @@ func (l LogLevel) Run(ctx context.Context, c command.Console) error {
 	if err != nil {
 		return fmt.Errorf("read the process's answer: %w", err)
 	}
-	return tellLogLevel(c, answer.StatusCode, body)
+	return printLogLevel(c, answer.StatusCode, body)
 }
 
-func tellLogLevel(c command.Console, status int, body []byte) error {
+func printLogLevel(c command.Console, status int, body []byte) error {
 	switch status {
 	case http.StatusOK:
 	case http.StatusBadRequest:

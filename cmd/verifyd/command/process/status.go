@@ -29,16 +29,15 @@ import (
 )
 
 const (
-	// statusFor bounds one look at the service.
-	statusFor = 10 * time.Second
-	// StatusEvery is the pause between two looks of --watch, unless told otherwise; each costs the leaders
-	// about thirty requests.
+	// statusTimeout bounds one reading of the service's state.
+	statusTimeout = 10 * time.Second
+	// StatusEvery is the default interval of --watch; each reading costs the leaders about thirty requests.
 	StatusEvery = 2 * time.Second
 	// verdictsFor is how far back verdicts are counted.
 	verdictsFor = time.Hour
 )
 
-// Status shows how the service is, once or again and again.
+// Status shows the state of the service, once or repeatedly.
 type Status struct {
 	command.Store `embed:""`
 
@@ -47,10 +46,10 @@ type Status struct {
 	Every time.Duration `default:"${status_every}" help:"The pause between two looks of --watch, at least 1s."`
 }
 
-// errTroubled is returned if something is not well.
-var errTroubled = errors.New("something is not well")
+// errUnhealthy is returned if something is not well.
+var errUnhealthy = errors.New("something is not well")
 
-// Run shows how the service is. It fails if something is not well, so that scripts can ask.
+// Run shows the state of the service. It fails if something is not well, so that scripts can use it.
 func (s Status) Run(ctx context.Context, c command.Console) error {
 	if s.Every < time.Second {
 		return config.Usage(fmt.Errorf("--every: %s is less than a second; for example 2s", s.Every))
@@ -68,7 +67,7 @@ func (s Status) Run(ctx context.Context, c command.Console) error {
 	if s.Watch {
 		return s.watch(ctx, c, st, cfg.Topology)
 	}
-	doc, err := lookAt(ctx, st, cfg.Topology)
+	doc, err := readStatus(ctx, st, cfg.Topology)
 	if err != nil {
 		return err
 	}
@@ -81,13 +80,13 @@ func (s Status) Run(ctx context.Context, c command.Console) error {
 		err = doc.draw(c.Out)
 	}
 	if err == nil && !doc.OK {
-		err = errTroubled
+		err = errUnhealthy
 	}
 	return err
 }
 
-// connectStatus reaches a service that runs. Unlike other commands it starts no server of its own: that one
-// is down is what it is to tell.
+// connectStatus connects to a running service. Unlike other commands it starts no server of its own: status
+// is to report that there is none.
 func connectStatus(ctx context.Context, c config.Store) (*store.Store, error) {
 	if c.NATSURL == "" {
 		conn, err := store.ConnectRunning(ctx, c.DataDir, zerolog.Nop())
@@ -100,7 +99,7 @@ func connectStatus(ctx context.Context, c config.Store) (*store.Store, error) {
 		}
 		return &store.Store{Conn: conn}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, statusFor)
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	conn, err := natsconf.Connect(ctx, natsconf.ConnectOptions{
 		URL: c.NATSURL, CredsFile: c.NATSCreds, RootCAs: c.NATSRoots, Name: "verifyd status",
@@ -112,19 +111,19 @@ func connectStatus(ctx context.Context, c config.Store) (*store.Store, error) {
 	return &store.Store{Conn: conn}, nil
 }
 
-// StatusDoc is what an operator asks first, as --json prints it.
+// StatusDoc is what an operator needs to know first, as --json prints it.
 type StatusDoc struct {
 	At        time.Time       `json:"at"`
 	OK        bool            `json:"ok"`
-	Trouble   []string        `json:"trouble"` // what is not well; never null
-	Version   string          `json:"version"` // of the command that looked
+	Problems  []string        `json:"trouble"` // what is not well; never null
+	Version   string          `json:"version"` // of this command
 	Server    serverDoc       `json:"server"`
 	Processes []fleet.Process `json:"processes"`
 	Streams   []streamDoc     `json:"streams"`
 	Backlog   backlogDoc      `json:"backlog"`
 	Verdicts  verdictsDoc     `json:"verdicts"`
-	Store     fleet.Room      `json:"store"`
-	Copy      *fleet.Copy     `json:"copy"`   // of an embedded store, elsewhere; null: there is none
+	Store     fleet.StoreUse  `json:"store"`
+	Copy      *fleet.Copy     `json:"copy"`   // of an embedded store, elsewhere; null if there is none
 	Hosts     []fleet.Host    `json:"hosts"`  // whose breaker is not closed
 	Paused    []pauses.Pause  `json:"paused"` // by an operator
 }
@@ -148,7 +147,7 @@ type backlogDoc struct {
 	Waiting   uint64     `json:"waiting"`
 	Given     uint64     `json:"given"`
 	Scheduled uint64     `json:"scheduled"`
-	Oldest    *time.Time `json:"oldest"` // since when the oldest is to be sent; null: there is none
+	Oldest    *time.Time `json:"oldest"` // since when the oldest is due; null if there is none
 }
 
 type verdictsDoc struct {
@@ -156,12 +155,12 @@ type verdictsDoc struct {
 	By    map[sessionfacts.Verdict]int `json:"by"`
 }
 
-// lookAt asks for everything.
-func lookAt(ctx context.Context, st *store.Store, o topology.Options) (*StatusDoc, error) {
-	ctx, cancel := context.WithTimeout(ctx, statusFor)
+// readStatus reads everything.
+func readStatus(ctx context.Context, st *store.Store, o topology.Options) (*StatusDoc, error) {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	doc := &StatusDoc{At: now, Version: version.Text(), Trouble: []string{}, Hosts: []fleet.Host{}}
+	doc := &StatusDoc{At: now, Version: version.Text(), Problems: []string{}, Hosts: []fleet.Host{}}
 	nc := st.Conn.NC
 	doc.Server = serverDoc{
 		Version: nc.ConnectedServerVersion(), Cluster: nc.ConnectedClusterName(),
@@ -172,14 +171,14 @@ func lookAt(ctx context.Context, st *store.Store, o topology.Options) (*StatusDo
 		return doc, err
 	}
 	if info, err := st.Conn.JS.AccountInfo(ctx); err != nil {
-		// its process may say why
-		doc.Trouble = append(doc.Trouble, "store: it does not answer: "+err.Error())
+		// its process may report why
+		doc.Problems = append(doc.Problems, "store: it does not answer: "+err.Error())
 	} else {
-		doc.Store = fleet.Room{Used: int64(info.Store), //nolint:gosec // a store of 2^63 bytes is not near
+		doc.Store = fleet.StoreUse{Used: int64(info.Store), //nolint:gosec // a store of 2^63 bytes is not near
 			Limit: max(info.Limits.MaxStore, 0)}
 	}
 	for _, p := range doc.Processes {
-		// of an embedded store only its process knows it
+		// for an embedded store only its process has it
 		doc.Store.Limit = cmp.Or(doc.Store.Limit, p.Store.Limit)
 		doc.Copy = cmp.Or(doc.Copy, p.Copy)
 	}
@@ -187,18 +186,18 @@ func lookAt(ctx context.Context, st *store.Store, o topology.Options) (*StatusDo
 	doc.judge(health)
 	if err := doc.deliveries(ctx, st); err != nil {
 		// a stream that does not answer must not hide the rest
-		doc.Trouble = append(doc.Trouble, "deliveries: "+err.Error())
+		doc.Problems = append(doc.Problems, "deliveries: "+err.Error())
 	}
 	for _, h := range fleet.Hosts(doc.Processes) {
 		if h.Breaker != fleet.BreakerClosed {
 			doc.Hosts = append(doc.Hosts, h)
 		}
 	}
-	doc.OK = len(doc.Trouble) == 0
+	doc.OK = len(doc.Problems) == 0
 	return doc, nil
 }
 
-// deliveries asks how deliveries stand. They are counted without opening what is sealed.
+// deliveries reads the states of deliveries. They are counted without opening what is sealed.
 func (d *StatusDoc) deliveries(ctx context.Context, st *store.Store) error {
 	facts := sessionstore.New(sessionstore.Config{Conn: st.Conn, Key: secretbox.Key{}})
 	backlog, err := facts.Backlog(ctx)
@@ -222,44 +221,44 @@ func (d *StatusDoc) deliveries(ctx context.Context, st *store.Store) error {
 	return err
 }
 
-// judge says what is not well.
+// judge adds what is not well.
 func (d *StatusDoc) judge(h provision.Health) {
-	trouble := func(format string, args ...any) {
-		d.Trouble = append(d.Trouble, fmt.Sprintf(format, args...))
+	problem := func(format string, args ...any) {
+		d.Problems = append(d.Problems, fmt.Sprintf(format, args...))
 	}
 	for _, role := range []string{"edge", "dispatcher"} {
 		if !slices.ContainsFunc(d.Processes, func(p fleet.Process) bool {
 			return slices.Contains(p.Roles, role)
 		}) {
-			trouble("no %s answers", role)
+			problem("no %s answers", role)
 		}
 	}
 	for _, p := range d.Processes {
 		if !p.Ready {
-			trouble("%s, process %d, is not ready: %s", p.Host, p.PID, reasons(p))
-		} else if slices.ContainsFunc(p.Unwell,
-			func(u fleet.Trouble) bool {
+			problem("%s, process %d, is not ready: %s", p.Host, p.PID, reasons(p))
+		} else if slices.ContainsFunc(p.Degraded,
+			func(u fleet.Failure) bool {
 				return u.Check == service.CheckStore || u.Check == service.CheckCopy
 			}) {
-			trouble("%s, process %d: %s", p.Host, p.PID, reasons(p))
+			problem("%s, process %d: %s", p.Host, p.PID, reasons(p))
 		}
 	}
 	for _, s := range h.Streams {
 		d.Streams = append(d.Streams, streamDoc{s.Name, s.Leader, s.Copies, s.Current, s.Messages, s.Bytes})
 		if _, err := s.Check(); err != nil {
-			trouble("stream %s: %v", s.Name, err)
+			problem("stream %s: %v", s.Name, err)
 		}
 	}
 	for _, c := range h.Consumers {
 		if _, err := c.Check(); err != nil {
-			trouble("consumer %s: %v", c.Name, err)
+			problem("consumer %s: %v", c.Name, err)
 		}
 	}
 	if _, err := h.CheckClock(); err != nil && h.SkewKnown {
-		trouble("clock: %v", err)
+		problem("clock: %v", err)
 	}
 	if d.Store.Limit > 0 && float64(d.Store.Used) >= check.FullWarning*float64(d.Store.Limit) {
-		trouble("store: %s; from 90 %% on no new session is taken",
-			service.RoomText(d.Store.Used, d.Store.Limit))
+		problem("store: %s; from 90 %% on no new session is taken",
+			service.StoreUseText(d.Store.Used, d.Store.Limit))
 	}
 }

@@ -22,8 +22,8 @@ import (
 	"verifyd/sessions/timeline"
 )
 
-// What a terminal is told (ECMA-48): to go to the first line, to clear what is right of the cursor, and below
-// it. Drawing over what is there, instead of clearing first, does not flicker.
+// Control sequences of terminals (ECMA-48): go to the first line, clear to the end of the line, clear to the
+// end of the screen. Overwriting the text, instead of clearing first, does not flicker.
 const (
 	termHome      = "\x1b[H"
 	termClear     = "\x1b[2J"
@@ -31,7 +31,8 @@ const (
 	termClearRest = "\x1b[J"
 )
 
-// watch looks again and again until ctx ends. That a look fails ends nothing: the service may be coming back.
+// watch reads the state repeatedly until ctx ends. A failed reading does not end it: the service may be
+// coming back.
 func (s Status) watch(ctx context.Context, c command.Console, st *store.Store,
 	topology topology.Options) error {
 	terminal := config.IsTerminal(c.Out) && !s.JSON
@@ -41,12 +42,12 @@ func (s Status) watch(ctx context.Context, c command.Console, st *store.Store,
 	tick := time.NewTicker(s.Every)
 	defer tick.Stop()
 	for {
-		doc, err := lookAt(ctx, st, topology)
+		doc, err := readStatus(ctx, st, topology)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
-			doc.OK, doc.Trouble = false, append(doc.Trouble, err.Error())
+			doc.OK, doc.Problems = false, append(doc.Problems, err.Error())
 		}
 		if err := s.show(c.Out, doc, terminal); err != nil {
 			return err
@@ -82,7 +83,7 @@ func (s Status) show(out io.Writer, doc *StatusDoc, terminal bool) error {
 	return err
 }
 
-// line is a look in one line.
+// line formats a reading as one line.
 func (d *StatusDoc) line() string {
 	parts := []string{
 		table.Exactly(d.At), d.word(), fmt.Sprintf("processes=%d", len(d.Processes)),
@@ -93,7 +94,7 @@ func (d *StatusDoc) line() string {
 		parts = append(parts, fmt.Sprintf("%s=%d", v, d.Verdicts.By[v]))
 	}
 	parts = append(parts, fmt.Sprintf("unreached=%d paused=%d", len(d.Hosts), len(d.Paused)))
-	for _, t := range d.Trouble {
+	for _, t := range d.Problems {
 		parts = append(parts, "("+t+")")
 	}
 	return strings.Join(parts, " ")
@@ -114,20 +115,20 @@ func (d *StatusDoc) age() string {
 	return max(d.At.Sub(*d.Backlog.Oldest), 0).Round(time.Second).String()
 }
 
-// verdictOrder is the order in which verdicts are told.
+// verdictOrder is the order in which verdicts are shown.
 var verdictOrder = []facts.Verdict{
 	facts.VerdictDelivered, facts.VerdictRejected, facts.VerdictUnknown,
 	facts.VerdictUndeliverable, facts.VerdictReleased,
 }
 
-// draw shows a look as people read it.
+// draw formats a reading for people.
 func (d *StatusDoc) draw(out io.Writer) error {
 	var b bytes.Buffer
 	if d.OK {
 		fmt.Fprintf(&b, "All is well, %s\n", table.Exactly(d.At))
 	} else {
 		fmt.Fprintf(&b, "Something is not well, %s\n", table.Exactly(d.At))
-		for _, t := range d.Trouble {
+		for _, t := range d.Problems {
 			fmt.Fprintf(&b, "  ! %s\n", t)
 		}
 	}
@@ -137,7 +138,7 @@ func (d *StatusDoc) draw(out io.Writer) error {
 		cluster = "a single server"
 	}
 	_, _ = fmt.Fprintf(w, "\nServer\tNATS %s, %s, %s\n", d.Server.Version, cluster, d.Server.URL)
-	_, _ = fmt.Fprintf(w, "Store\t%s\n", service.RoomText(d.Store.Used, d.Store.Limit))
+	_, _ = fmt.Fprintf(w, "Store\t%s\n", service.StoreUseText(d.Store.Used, d.Store.Limit))
 	if d.Copy != nil {
 		_, _ = fmt.Fprintf(w, "Copy\t%s\n", d.Copy)
 	}
@@ -172,7 +173,7 @@ func (d *StatusDoc) drawProcesses(w io.Writer) {
 		if !p.Ready {
 			ready = "no"
 		}
-		if len(p.Unwell) > 0 {
+		if len(p.Degraded) > 0 {
 			ready += ": " + reasons(p)
 		}
 		_, _ = fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", timeline.Legible(table.OrDash(p.Host)), p.PID,
@@ -184,10 +185,10 @@ func (d *StatusDoc) drawProcesses(w io.Writer) {
 	}
 }
 
-// reasons tells what is not well with a process.
+// reasons describes what is not well with a process.
 func reasons(p fleet.Process) string {
-	texts := make([]string, len(p.Unwell))
-	for i, t := range p.Unwell {
+	texts := make([]string, len(p.Degraded))
+	for i, t := range p.Degraded {
 		texts[i] = t.Check + ": " + t.Reason
 	}
 	return strings.Join(texts, "; ")

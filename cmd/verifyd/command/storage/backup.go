@@ -1,5 +1,5 @@
-// Package storage has the commands on a store as a whole: bringing it elsewhere and back, making it fit to
-// be served again, erasing a user from it, and what several machines need to share one.
+// Package storage has the commands on a store as a whole: move, backup and restore, recovery, erasing a user,
+// and what several machines need to share one.
 package storage
 
 import (
@@ -38,7 +38,7 @@ func (b Backup) Run(ctx context.Context, c command.Console) error {
 		if err != nil {
 			return err
 		}
-		if err := tellHeld(b.Listing, c, made.held, b.File == "-"); err != nil {
+		if err := printContents(b.Listing, c, made.held, b.File == "-"); err != nil {
 			return err
 		}
 		_, err = io.WriteString(c.Err, made.text(b.File))
@@ -46,13 +46,13 @@ func (b Backup) Run(ctx context.Context, c command.Console) error {
 	})
 }
 
-// madeBackup is a backup that is whole, and where it is to be on the disk.
+// madeBackup is a complete backup, and its path on the disk.
 type madeBackup struct {
 	header transfer.Header
 	held   []transfer.Held
 }
 
-// text says what can be done with it.
+// text describes what can be done with it.
 func (m madeBackup) text(file string) string {
 	what := "The backup " + file
 	if file == "-" {
@@ -72,7 +72,8 @@ func (m madeBackup) text(file string) string {
 	}
 }
 
-// toFile leaves nothing behind where it fails. A kill leaves a part, which is no backup: it lacks its end.
+// toFile leaves nothing behind if it fails. A kill leaves a partial file, which is no backup: it lacks its
+// end.
 func (b Backup) toFile(ctx context.Context, c command.Console, st *store.Store) (made madeBackup, err error) {
 	if b.File == "-" {
 		return b.write(ctx, st, c.Out)
@@ -135,24 +136,24 @@ func (b Backup) write(ctx context.Context, st *store.Store, w io.Writer) (made m
 	return madeBackup{h, held}, err
 }
 
-// ErrBegan is returned if the backup says that nothing ran, which is no longer so.
+// ErrBegan is returned if a process has started although the backup records that none ran.
 var ErrBegan = errors.New(
 	"a service has begun to run while the backup was made; make it again while the service runs, or, " +
 		"for restore --go-on, while it is stopped")
 
-// served reports whether a service runs on the store. A process that is cut off from external servers does
-// not answer.
+// served reports whether a service runs on the store. A process without a connection to the external servers
+// does not answer.
 func (b Backup) served(ctx context.Context, st *store.Store) (bool, error) {
 	if b.NATSURL == "" {
-		// where this process does not hold the data directory, a service does, however slow it is to answer
+		// if this process does not hold the data directory, a service does, however slowly it answers
 		return st.Embedded == nil, nil
 	}
-	return fleet.Anybody(ctx, st.Conn)
+	return fleet.AnyRunning(ctx, st.Conn)
 }
 
-// tellHeld tells people, on standard error, what a backup holds. Programs get it as the result, unless
-// that is the backup itself.
-func tellHeld(l table.Listing, c command.Console, held []transfer.Held, outTaken bool) error {
+// printContents prints what a backup holds on standard error, for people. Programs get it as the result,
+// unless that is the backup itself.
+func printContents(l table.Listing, c command.Console, held []transfer.Held, outTaken bool) error {
 	t := table.New("assets", "ASSET", "MESSAGES")
 	for _, h := range held {
 		t.Add(h.Asset, h.Count)

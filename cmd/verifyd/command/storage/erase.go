@@ -76,7 +76,7 @@ func (e Erase) Run(ctx context.Context, c command.Console) error {
 	})
 }
 
-// words say what was done, and what it does not reach.
+// words describe what was done, and what the erasure does not reach.
 func (e Erase) words(all erasure.Erasure) string {
 	if e.DryRun {
 		return fmt.Sprintf("Nothing was erased (--dry-run). Of what is counted, %d sessions that are "+
@@ -108,8 +108,8 @@ func (e Erase) accounts(ctx context.Context, s *accountstore.Store) ([]account.A
 	return []account.Account{a}, err
 }
 
-// holders are the names under which identities may stand for a session's user: of one guild, those of that
-// guild alone.
+// holders are the names under which identities may be bound to a session's user; with a guild, only those of
+// that guild.
 func (e Erase) holders(s sessions.Session) []string {
 	platform, guild := rules.Holders(s)
 	if e.Guild != "" {
@@ -118,7 +118,7 @@ func (e Erase) holders(s sessions.Session) []string {
 	return []string{platform, guild}
 }
 
-// erase erases a user of one account, and writes down that somebody was erased, not who.
+// erase erases a user of one account, and records that somebody was erased, not who.
 func (e Erase) erase(ctx context.Context, st *store.Store, a account.Account) (erasure.Erasure, error) {
 	person := erasure.Person{
 		Account: a.ID, PlatformUserID: e.PlatformUserID, Platform: e.Platform, GuildID: e.Guild,

@@ -31,7 +31,7 @@ type Move struct {
 	Abort      bool   `help:"Take the old store back, where a finish was begun and could not be ended."`
 }
 
-// Run brings a store to a cluster while the service runs. It can be repeated: each run brings what is new.
+// Run brings a store to a cluster while the service runs. It can be repeated: each run copies what is new.
 func (m Move) Run(ctx context.Context, c command.Console) error {
 	if m.Abort {
 		return m.Use(ctx, c, func(st *store.Store) error { return m.takeBack(ctx, c, st) })
@@ -52,7 +52,7 @@ func (m Move) Run(ctx context.Context, c command.Console) error {
 	})
 }
 
-// purpose lets a move be repeated that has ended: then there is nothing left to do, and it says so.
+// purpose lets a finished move be repeated: there is nothing left to do then, and the command reports that.
 func (m Move) purpose(ctx context.Context, from *store.Store) store.Purpose {
 	if s, err := storestate.Read(ctx, from.Conn); err == nil && s.State == storestate.StateRetired {
 		return store.ToRepeat
@@ -60,7 +60,7 @@ func (m Move) purpose(ctx context.Context, from *store.Store) store.Purpose {
 	return store.ToFill
 }
 
-// target returns the settings of the store to move to: those of this service, but for where it is.
+// target returns the settings of the store to move to: those of this service, except for its location.
 func (m Move) target(from *store.Store) (config.Store, error) {
 	s := m.StoreSettings
 	s.NATSURL, s.NATSCreds, s.NATSCAFile, s.Replicas = m.To, m.ToCreds, m.ToCAFile, m.ToReplicas
@@ -78,7 +78,8 @@ func (m Move) target(from *store.Store) (config.Store, error) {
 	return c, asFlags(f.Err())
 }
 
-// asFlags tells faults of settings by the flags of this command, which no environment variable sets.
+// asFlags reports faults of settings under the names of this command's flags, which no environment variable
+// sets.
 func asFlags(err error) error {
 	if err == nil {
 		return nil
@@ -114,8 +115,8 @@ func (m Move) move(ctx context.Context, c command.Console, v *move.Move) error {
 	if err != nil {
 		return err
 	}
-	shown := []*table.Table{broughtTable(reports)}
-	if !m.JSON { // people read it while the rest goes on; programs get one document
+	shown := []*table.Table{copiedTable(reports)}
+	if !m.JSON { // people read it while the rest continues; programs get one document
 		if err := m.Print(c.Out, shown...); err != nil {
 			return err
 		}
@@ -150,7 +151,7 @@ func (m Move) move(ctx context.Context, c command.Console, v *move.Move) error {
 	return err
 }
 
-// comparedText says how both stores stand after a run that does not change over.
+// comparedText describes the difference between the stores after a run that does not finish the move.
 func comparedText(equal, running bool, old storestate.Record) string {
 	text := "Both stores hold the same."
 	switch {
@@ -168,7 +169,7 @@ func comparedText(equal, running bool, old storestate.Record) string {
 	return text + " The old one is the one to serve; verifyd move --finish changes over."
 }
 
-// finishedText says what is to be done after a move.
+// finishedText describes what to do after a move.
 func (m Move) finishedText() string {
 	rest := "its data directory can go when the new service runs."
 	if m.NATSURL != "" {
@@ -178,7 +179,7 @@ func (m Move) finishedText() string {
 		"master key. The old store is closed for good; %s", redacted(m.To), rest)
 }
 
-// source names the store that is left, for people.
+// source names the old store, for people.
 func (m Move) source() string {
 	if m.NATSURL != "" {
 		return redacted(m.NATSURL)
@@ -198,16 +199,16 @@ func redacted(urls string) string {
 	return strings.Join(parts, ",")
 }
 
-// broughtTable is what a run has brought.
-func broughtTable(reports []transfer.Report) *table.Table {
+// copiedTable is what a run has copied.
+func copiedTable(reports []transfer.Report) *table.Table {
 	t := table.New("brought", "ASSET", "BROUGHT NOW:messages")
 	for _, r := range reports {
-		t.Add(r.Stream, r.Brought)
+		t.Add(r.Stream, r.Filled)
 	}
 	return t
 }
 
-// comparedTable is what stands on both sides.
+// comparedTable is what both stores hold.
 func comparedTable(all []transfer.Comparison) *table.Table {
 	t := table.New("compared", "ASSET", "OLD STORE", "NEW STORE", "DIGEST")
 	for _, c := range all {

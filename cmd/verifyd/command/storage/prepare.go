@@ -25,13 +25,13 @@ import (
 	"verifyd/natsconf/serverconf"
 )
 
-// trialRenew is how long a trial's certificate must still hold for it to be kept.
+// trialRenew is the remaining validity below which a trial's certificate is replaced.
 const trialRenew = 7 * 24 * time.Hour
 
-// accountsFile is the servers' configuration of the account, which also keeps its limit for a repeat.
+// accountsFile is the servers' configuration of the account, from which a repeat reads the limit.
 const accountsFile = "accounts.conf"
 
-// Prepare makes what a service on several machines shares: secrets, credentials, the NATS servers'
+// Prepare creates what a service on several machines shares: secrets, credentials, the NATS servers'
 // configuration.
 type Prepare struct {
 	Dir         string   `arg:"" help:"Where to put it: a folder for each role (edge, dispatcher, operator, monitor) with nats.nk and secret.key, and nats with the servers' configuration."`
@@ -40,8 +40,8 @@ type Prepare struct {
 	Trial       []string `sep:"," placeholder:"HOST" help:"Make also a certificate for a proxy with these names (proxy/cert.pem and key.pem), by an authority that nobody can use again (trust/ca.pem). For trying out."`
 }
 
-// Run makes what is missing. What is secret stays as it is, at a repeat, and so does the limit unless another
-// is given; the NATS configuration follows this version's table of permissions.
+// Run creates what is missing. A repeat keeps the secrets, and the limit unless another is given; the NATS
+// configuration follows this version's table of permissions.
 func (p Prepare) Run(c command.Console) error {
 	limit, err := p.storeLimit()
 	if err != nil {
@@ -83,7 +83,7 @@ func (p Prepare) Run(c command.Console) error {
 	return err
 }
 
-// storeLimit returns the limit of the flag, or else that of the configuration that is there; 0: none.
+// storeLimit returns the limit of the flag, or else that of the existing configuration; 0: none.
 func (p Prepare) storeLimit() (int64, error) {
 	if p.StoreLimit != "" {
 		limit, err := config.ParseBytes(p.StoreLimit)
@@ -99,7 +99,7 @@ func (p Prepare) storeLimit() (int64, error) {
 	return serverconf.StoreLimit(before), nil
 }
 
-// masterKey writes the same one for every role: the one that is there, or a new one.
+// masterKey writes the same master key for every role: the existing one, or a new one.
 func (p Prepare) masterKey() error {
 	key, err := kept(p.Dir, string(permission.RoleOperator), config.SecretFile, func() string {
 		return secretbox.NewKey().Encode()
@@ -119,8 +119,8 @@ func (p Prepare) masterKey() error {
 	return nil
 }
 
-// trial makes a certificate for a month. Its authority's key is never written down, so that who trusts the
-// authority trusts this one certificate.
+// trial creates a certificate for a month. Its authority's key is never stored, so that trusting the
+// authority means trusting only this certificate.
 func (p Prepare) trial() error {
 	if cert, err := tls.LoadX509KeyPair(filepath.Join(p.Dir, "proxy", "cert.pem"),
 		filepath.Join(p.Dir, "proxy", "key.pem")); err == nil && holds(cert, p.Trial) {
@@ -147,7 +147,7 @@ func (p Prepare) trial() error {
 	)
 }
 
-// holds reports whether a certificate is good for all names, for a while.
+// holds reports whether a certificate is valid for all names, for a while.
 func holds(cert tls.Certificate, hosts []string) bool {
 	for _, h := range hosts {
 		if cert.Leaf == nil || cert.Leaf.VerifyHostname(h) != nil ||
@@ -158,7 +158,7 @@ func holds(cert tls.Certificate, hosts []string) bool {
 	return true
 }
 
-// kept returns what a file holds, and makes it where it is missing.
+// kept returns the content of a file, and creates the file if it is missing.
 func kept(dir, folder, name string, fresh func() string) (string, error) {
 	b, err := os.ReadFile(filepath.Join(dir, folder, name)) //nolint:gosec // the operator's own folder
 	if errors.Is(err, fs.ErrNotExist) {
@@ -168,7 +168,7 @@ func kept(dir, folder, name string, fresh func() string) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-// put replaces a file as a whole. Its owner alone can read it.
+// put replaces a file atomically. Only its owner can read it.
 func put(dir, folder, name string, content []byte) error {
 	path := filepath.Join(dir, folder, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -183,12 +183,13 @@ func put(dir, folder, name string, content []byte) error {
 	return nil
 }
 
-// Apply makes and changes on external NATS servers what verifyd keeps there, with the operator's credential.
+// Apply creates and updates what verifyd keeps on external NATS servers, with the operator's credential.
 type Apply struct {
 	config.StoreSettings `embed:"" group:"store"`
 }
 
-// Run makes the topology, as each start of the service does whose credential may. A repeat changes nothing.
+// Run creates the topology, as each start of the service does if its credential may. A repeat changes
+// nothing.
 func (a Apply) Run(ctx context.Context, c command.Console) error {
 	var f config.Faults
 	cfg := a.Config(&f)

@@ -20,12 +20,12 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// Recover makes a damaged store fit to be served again, and reports what it has lost.
+// Recover repairs a damaged store, and reports what it has lost.
 type Recover struct {
 	command.Store `embed:""`
 }
 
-// Run makes a damaged store fit to be served, without a second POST and without a second outcome.
+// Run repairs a damaged store, without a second POST and without a second outcome.
 func (r Recover) Run(ctx context.Context, c command.Console) error {
 	var f config.Faults
 	cfg := r.Config(&f)
@@ -56,7 +56,8 @@ func (r Recover) Run(ctx context.Context, c command.Console) error {
 	return endRecovery(ctx, c, st)
 }
 
-// endRecovery ends what the store no longer knows the end of, and says and records what was lost.
+// endRecovery ends the sessions and deliveries whose end the store has lost, and reports and records what was
+// lost.
 func endRecovery(ctx context.Context, c command.Console, s *store.Store) error {
 	deliveries, closed := 0, 0
 	for _, d := range s.Recovery.Damages {
@@ -106,7 +107,7 @@ func endRecovery(ctx context.Context, c command.Console, s *store.Store) error {
 	return err
 }
 
-// noteRecovery writes one record for each damage into the log of operations.
+// noteRecovery records each damage in the log of operations.
 func noteRecovery(ctx context.Context, s *store.Store, deliveries, closed int) error {
 	for _, d := range s.Recovery.Damages {
 		err := s.Accounts.Note(ctx, access.Operator(""), audit.ServiceLog, audit.StoreRecovered,

@@ -35,8 +35,8 @@ type Restore struct {
 	GoOn bool   `help:"The service was stopped before the backup and has not run since: due callbacks are sent, open sessions can be completed."`
 }
 
-// afterBackup are the assets that are not restored unless nothing happened after the backup: who logged out
-// must not be logged in again, and an idempotency key would lead to a session that has ended.
+// afterBackup are the assets that are not restored unless nothing happened after the backup: a user who
+// logged out must not be logged in again, and an idempotency key would lead to a session that has ended.
 var afterBackup = []string{
 	topology.BucketStream(topology.BucketLogins), topology.BucketStream(topology.BucketIdempotency),
 }
@@ -78,14 +78,14 @@ func (r Restore) Run(ctx context.Context, c command.Console) error {
 	return r.fill(ctx, c, cfg, backup, key, restoring{held: held, skip: isNotRestored(erased)})
 }
 
-// restoring is what was found out about a backup before anything of it is stored.
+// restoring is what is known about a backup before anything of it is stored.
 type restoring struct {
 	held  []transfer.Held
 	skip  transfer.Skip
-	again bool // a run before was interrupted
+	again bool // a previous run was interrupted
 }
 
-// mayGoOn refuses --go-on where what was due may have been sent since.
+// mayGoOn refuses --go-on if what was due may have been sent since.
 func (r Restore) mayGoOn(h transfer.Header) error {
 	switch {
 	case !r.GoOn:
@@ -103,8 +103,8 @@ func (r Restore) mayGoOn(h transfer.Header) error {
 	}
 }
 
-// isNotRestored leaves out the check of the master key, of which each store has its own, and what is about
-// sessions whose user was erased after it was copied.
+// isNotRestored excludes the check of the master key, which each store has of its own, and what is about
+// sessions whose user was erased after they were copied.
 func isNotRestored(erased map[sessions.ID]bool) transfer.Skip {
 	return func(stream, subject string) bool {
 		switch stream {
@@ -159,27 +159,27 @@ func (r Restore) fill(ctx context.Context, c command.Console, cfg config.Store, 
 	}
 	reports, err := backup.Restore(ctx, st.Conn, r.wanted(assets), v.skip, key)
 	if err != nil {
-		return notWhole(err)
+		return incomplete(err)
 	}
-	if err := r.tellRestored(c, v.held, reports); err != nil {
-		return notWhole(err)
+	if err := r.printRestored(c, v.held, reports); err != nil {
+		return incomplete(err)
 	}
-	return notWhole(r.open(ctx, c, st, h, v.again))
+	return incomplete(r.open(ctx, c, st, h, v.again))
 }
 
-// notWhole adds what becomes of a store that was begun to be filled.
-func notWhole(err error) error {
+// incomplete adds to an error what to do with a partially filled store.
+func incomplete(err error) error {
 	if err == nil {
 		return nil
 	}
 	return fmt.Errorf("%w; the store is not whole, and nobody can serve it: run the same command again", err)
 }
 
-// tellRestored prints what was held, and what of it is in the store now.
-func (r Restore) tellRestored(c command.Console, held []transfer.Held, reports []transfer.Report) error {
+// printRestored prints what the backup held, and what of it is in the store now.
+func (r Restore) printRestored(c command.Console, held []transfer.Held, reports []transfer.Report) error {
 	restored := map[string]int{}
 	for _, r := range reports {
-		restored[r.Stream] = r.Brought
+		restored[r.Stream] = r.Filled
 	}
 	t := table.New("assets", "ASSET", "HELD", "BROUGHT NOW:brought")
 	for _, h := range held {
@@ -197,7 +197,7 @@ func (r Restore) tellRestored(c command.Console, held []transfer.Held, reports [
 	return err
 }
 
-// leftOut names the assets that are held and were not to be restored.
+// leftOut names the assets of the backup that were not to be restored.
 func leftOut(reports []transfer.Report, held []transfer.Held) string {
 	if len(reports) == len(held) {
 		return ""
@@ -205,7 +205,7 @@ func leftOut(reports []transfer.Report, held []transfer.Held) string {
 	return ", or was a login or an idempotency key, which would lead on from the past"
 }
 
-// wanted are the assets that are restored.
+// wanted returns the assets to restore.
 func (r Restore) wanted(assets []transfer.Asset) []transfer.Asset {
 	if r.GoOn {
 		return assets
@@ -219,9 +219,9 @@ func (r Restore) wanted(assets []transfer.Asset) []transfer.Asset {
 	return wanted
 }
 
-// filledFrom names the backup and how it is restored, in the standing of the store that is filled: who goes
-// on with --go-on where a run without it was interrupted would send what that run may have ended already, and
-// the other way round would keep logins.
+// filledFrom names the backup and how it is restored, in the state of the store that is filled: continuing
+// with --go-on after an interrupted run without it would send what that run may have ended already, and the
+// reverse would keep logins.
 func (r Restore) filledFrom(h transfer.Header) string {
 	if r.GoOn {
 		return h.ID + " --go-on"
@@ -229,8 +229,7 @@ func (r Restore) filledFrom(h transfer.Header) string {
 	return h.ID
 }
 
-// Begin marks the store as being filled from the backup, or makes sure that it is, and reports whether it was
-// before.
+// Begin marks the store as being filled from the backup, if it is not yet, and reports whether it was before.
 func (r Restore) Begin(ctx context.Context, st *store.Store, assets []transfer.Asset,
 	h transfer.Header) (again bool, err error) {
 	standing, err := storestate.Read(ctx, st.Conn)
@@ -256,7 +255,7 @@ func (r Restore) Begin(ctx context.Context, st *store.Store, assets []transfer.A
 	return false, err
 }
 
-// open ends what had not ended in the backup, unless nothing happened since, and lets the store be served.
+// open ends what had not ended in the backup, unless nothing happened since, and puts the store into service.
 func (r Restore) open(ctx context.Context, c command.Console, st *store.Store, h transfer.Header,
 	again bool) error {
 	deliveries, sessions := 0, 0
@@ -285,7 +284,7 @@ func (r Restore) open(ctx context.Context, c command.Console, st *store.Store, h
 	return err
 }
 
-// kindOf says what a store was restored from.
+// kindOf names what a store was restored from.
 func kindOf(h transfer.Header) string {
 	if h.IsCopy() {
 		return "copy"
@@ -293,7 +292,7 @@ func kindOf(h transfer.Header) string {
 	return "backup"
 }
 
-// endedText tells what a restore has ended, and what it could not know.
+// endedText describes what a restore has ended, and what it could not know.
 func endedText(h transfer.Header, deliveries, sessions int, again bool) string {
 	at := h.CreatedAt.Format(time.RFC3339)
 	now := "has ended now"

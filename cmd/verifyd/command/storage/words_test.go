@@ -68,8 +68,8 @@ func TestMoveSaysWhatItDid(t *testing.T) {
 func TestRestoreSaysWhatItDid(t *testing.T) {
 	var b bytes.Buffer
 	held := []transfer.Held{{Asset: "COMPLETIONS", Count: 7}, {Asset: "KV_logins", Count: 3}}
-	if err := (Restore{}).tellRestored(command.Console{Err: &b}, held, []transfer.Report{
-		{Stream: "COMPLETIONS", Brought: 5},
+	if err := (Restore{}).printRestored(command.Console{Err: &b}, held, []transfer.Report{
+		{Stream: "COMPLETIONS", Filled: 5},
 	}); err != nil {
 		t.Fatal(err)
 	}
