@@ -3,7 +3,7 @@
 //
 //	go run ./cmd/verifyd-bench --row init --duration 10s
 //
-// It starts the verifyd of --verifyd, or one that it builds from the source it is run in.
+// It starts the verifyd of --verifyd, or one that it builds from the source in the current folder.
 package main
 
 import (
@@ -86,7 +86,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	return exitFailed
 }
 
-// evidenceCmd writes the figures of tests into the document that says what shows each promise.
+// evidenceCmd writes the figures of tests into docs/EVIDENCE.md.
 type evidenceCmd struct {
 	Test string `placeholder:"TEXT" help:"Only the rows with this in them, such as TestChaos; default: all, which takes hours."`
 }
@@ -96,7 +96,7 @@ func (e evidenceCmd) Run(ctx context.Context, c console) error {
 	return evidence.Write(ctx, ".", e.Test, c.err)
 }
 
-// soakCmd runs a site for long.
+// soakCmd runs a site for a long time.
 type soakCmd struct {
 	For  time.Duration `default:"20m" help:"How long sessions are started; from 20m on what is kept ages out."`
 	Rate int           `default:"20" help:"Sessions a second."`
@@ -139,7 +139,7 @@ func (m manualCmd) Run(k *kong.Kong, c console) error {
 	return manual.Program{App: k.Model, Version: version.Text()}.Write(c.out, m.As)
 }
 
-// measureCmd has no flags with variables: those of the service would point it at the service's own NATS
+// measureCmd has no flags with variables: the service's variables would point it at the service's own NATS
 // servers and settings.
 type measureCmd struct {
 	Row      []string      `sep:"," placeholder:"NAME" help:"Rows to measure, with their ceilings: ${rows}; default: all but scaling and million, which take longer."`
@@ -201,7 +201,7 @@ func (m measureCmd) Run(ctx context.Context, c console) (err error) {
 // withPassword is a URL with a password in it, also if the rest of it is wrong.
 var withPassword = regexp.MustCompile(`://[^/?#,]*:[^/?#,]*@`)
 
-// build makes verifyd of the source that the current folder is in.
+// build builds verifyd from the source in the current folder.
 func build(ctx context.Context, dir string) (file string, err error) {
 	file = filepath.Join(dir, "verifyd")
 	output, err := exec.CommandContext(ctx, "go", "build", "-o", file, "verifyd/cmd/verifyd"). //nolint:gosec // our own folder
@@ -237,7 +237,7 @@ type childCmd struct {
 	Kind string `arg:"" help:"What to be."`
 }
 
-// Run does what the bench says on standard input, until that ends.
+// Run executes the orders of the bench on standard input, until that ends.
 func (m childCmd) Run(ctx context.Context, c console) error {
 	return child.Main(ctx, m.Kind, os.Stdin, c.out)
 }

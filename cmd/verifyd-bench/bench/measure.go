@@ -10,7 +10,7 @@ import (
 	"verifyd/cmd/verifyd-bench/bench/report"
 )
 
-// measurable is a child whose use is measured.
+// measurable is a child whose resource usage is measured.
 type measurable interface{ Measure() proc.Usage }
 
 // closedInits measures init requests in a closed loop against a child, after a warm-up.
@@ -25,7 +25,7 @@ func (o Options) closedInits(ctx context.Context, p measurable, row string, clie
 	return s
 }
 
-// loadSample makes a sample of a load.
+// loadSample returns the sample of a load.
 func loadSample(row, variant string, clients int, l load.Result) report.Sample {
 	s := report.Sample{
 		Row: row, Variant: variant, Clients: clients, Ops: l.Ops(), Took: l.Took,
@@ -38,7 +38,7 @@ func loadSample(row, variant string, clients int, l load.Result) report.Sample {
 	return s
 }
 
-// enter notes what a child used, and keeps its profile. A profile that fails is an error of the row.
+// enter records what a child used, and keeps its profile. A failed profile is an error of the row.
 func enter(s *report.Sample, u proc.Usage) {
 	s.CPU, s.Peak = u.Used()
 	if u.Profile == nil {

@@ -15,19 +15,19 @@ import (
 	"verifyd/natsconf/embedded"
 )
 
-// Options say what is measured and where the results are printed. Validate checks them.
+// Options configure what is measured and where the results are printed. Validate checks them.
 type Options struct {
-	Rows     []string      // names of rows; empty: all that take seconds
-	Sync     string        // always, interval or both; what the embedded store does
+	Rows     []string      // names of rows; empty: all that take only seconds
+	Sync     string        // always, interval or both: the sync mode of the embedded store
 	Duration time.Duration // of one measurement
 	Runs     int           // of each row; medians are shown
-	Scale    float64       // of the numbers of sessions: 1, but for tests
+	Scale    float64       // factor for the numbers of sessions: 1 except in tests
 
 	Connections int // to a receiver host, of each dispatcher process in the row scaling
 
 	JSON    bool   // one document instead of the table
-	Profile string // where CPU profiles of the service are kept; empty: none are taken
-	Dir     string // where the stores are made; empty: the system's temporary folder
+	Profile string // where CPU profiles of the service are kept; empty: no profiles
+	Dir     string // where the stores are created; empty: the system's temporary folder
 	CopyTo  string // where the service keeps copies of them meanwhile; empty: nowhere
 
 	NATSURL   string // an external server instead of the embedded store; it must hold no store of verifyd
@@ -36,11 +36,11 @@ type Options struct {
 
 	Verifyd string // the binary of the service that is measured
 	Version string // its version
-	Self    string // the binary whose command child is child.Main: this one
+	Self    string // the binary whose command "child" runs child.Main: this one
 
-	Env      []string // further variables of children: tests set what makes their binary be the bench
+	Env      []string // additional variables of children, which tests need
 	Out, Err io.Writer
-	Terminal bool // Err is one: the progress line is rewritten
+	Terminal bool // Err is a terminal: the progress line is rewritten
 }
 
 // The values of Options.Sync.
@@ -48,13 +48,13 @@ const (
 	syncAlways   = string(embedded.SyncAlways)
 	syncInterval = string(embedded.SyncInterval)
 	syncBoth     = "both"
-	syncExternal = "external" // an external server's own setting holds
+	syncExternal = "external" // the setting of the external server applies
 )
 
-// minDuration lets a measurement have more than a handful of operations.
+// minDuration is long enough for more than a handful of operations.
 const minDuration = 20 * time.Millisecond
 
-// Validate returns every fault of the options at once, each with the flag's name and what would be right.
+// Validate returns every fault of the options at once, each with the flag's name and what would be valid.
 func (o Options) Validate() error {
 	var faults []error
 	fault := func(flag, format string, args ...any) {
@@ -91,7 +91,7 @@ func (o Options) Validate() error {
 	return errors.Join(faults...)
 }
 
-// isFolder holds for an empty name too, which stands for none.
+// isFolder also reports true for an empty name, which means none.
 func isFolder(name string) bool {
 	if name == "" {
 		return true
@@ -140,7 +140,7 @@ func (o Options) syncs() []string {
 	}
 }
 
-// wants reports whether a row is named, or there by default.
+// wants reports whether a row is named, or part of the default.
 func (o Options) wants(row string) bool {
 	if len(o.Rows) > 0 {
 		return slices.Contains(o.Rows, row)
@@ -150,10 +150,10 @@ func (o Options) wants(row string) bool {
 	})
 }
 
-// wantsAny reports whether a suite has a row that is wanted.
+// wantsAny reports whether a suite has a wanted row.
 func (o Options) wantsAny(s suite) bool { return slices.ContainsFunc(s.rows, o.wants) }
 
-// shown returns the rows of the table: those that are wanted, and the ceilings that ran beside them.
+// shown returns the rows of the table: the wanted ones, and the ceilings that ran alongside them.
 func (o Options) shown() (rows []string) {
 	for _, s := range suites {
 		if o.wantsAny(s) {
@@ -166,7 +166,7 @@ func (o Options) shown() (rows []string) {
 // scaled returns a number of sessions at the scale, at least 1.
 func (o Options) scaled(n int) int { return max(1, int(float64(n)*o.Scale)) }
 
-// warmUp is how long a load runs before it counts: connections are made, and the store has begun its files.
+// warmUp is how long a load runs before it counts, so that connections are open and the store has its files.
 func (o Options) warmUp() time.Duration { return min(o.Duration/4, 500*time.Millisecond) }
 
 // startChild starts one of the bench's own children.

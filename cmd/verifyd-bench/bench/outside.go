@@ -9,14 +9,14 @@ import (
 	"verifyd/edge/devnetwork"
 )
 
-// outside is who stands outside of the service, over TLS: the identity network, and receivers of callbacks.
+// outside has the parties outside of the service, over TLS: the identity network, and receivers of callbacks.
 type outside struct {
 	ca         *localca.Authority
 	network    *devnetwork.Provider
-	handshakes atomic.Int64 // that the network has begun
+	handshakes atomic.Int64 // sign-ins sign-ins that the network has begun
 }
 
-// newOutside makes the network, which listens, and is served by the caller.
+// newOutside creates the network, which listens; the caller serves it.
 func newOutside() (o *outside, err error) {
 	o = &outside{}
 	if o.ca, err = localca.New(); err != nil {
@@ -38,5 +38,5 @@ func newOutside() (o *outside, err error) {
 	return o, o.network.Listen()
 }
 
-// receiver listens for callbacks on so many hosts.
+// receiver listens for callbacks on a number of hosts.
 func (o *outside) receiver(hosts int) (*load.Receiver, error) { return load.NewReceiver(o.ca, hosts) }

@@ -9,7 +9,7 @@ import (
 // suite is a set of rows that are measured together, in turns.
 type suite struct {
 	rows   []string
-	byName bool // takes minutes, or is for who works on the bench: run only when named
+	byName bool // takes minutes, or is for work on the bench: run only when named
 	hidden bool
 	run    func(b *bench, ctx context.Context) error
 }
@@ -17,7 +17,7 @@ type suite struct {
 // suites in the order of the table.
 var suites []suite
 
-func init() { //nolint:gochecknoinits // the suites lead back to the options, which look rows up here
+func init() { //nolint:gochecknoinits // the suites refer to the options, which look up rows here
 	suites = []suite{
 		{rows: []string{rowGenerator}, byName: true, hidden: true, run: (*bench).generator},
 		{rows: []string{rowBareHandler, rowInit}, run: (*bench).inits},
@@ -32,7 +32,7 @@ func init() { //nolint:gochecknoinits // the suites lead back to the options, wh
 	}
 }
 
-// eachRun makes a suite of what is measured in one run. All runs have the same receiver.
+// eachRun returns a suite from what is measured in one run. All runs have the same receiver.
 func eachRun(once func(b *bench, ctx context.Context, run int, r *load.Receiver) error) func(b *bench,
 	ctx context.Context) error {
 	return func(b *bench, ctx context.Context) error {
@@ -72,7 +72,7 @@ const (
 // Rows returns the names of the rows in the order of the table.
 func Rows() []string { return rowNames(false) }
 
-// rowNames returns the names in the order of the table, the hidden ones too where they are wanted.
+// rowNames returns the names in the order of the table, including the hidden ones if they are wanted.
 func rowNames(hidden bool) (names []string) {
 	for _, s := range suites {
 		if hidden || !s.hidden {

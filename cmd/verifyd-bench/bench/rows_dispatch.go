@@ -20,22 +20,23 @@ import (
 )
 
 const (
-	// backlog is how many completions wait when a drain begins.
+	// backlog is the number of waiting completions at the start of a drain.
 	backlog = 20_000
-	// manyHosts is to how many hosts the second drain goes.
+	// manyHosts is the number of hosts of the second drain.
 	manyHosts = 1000
 	// clientConns is how many connections the bare client has: as many as a destination may have.
 	clientConns = 64
-	// drainWithin bounds a drain beside its length at 100 deliveries a second; what is slower counts as
+	// drainWithin is added to the duration of a drain at 100 deliveries a second; a slower one counts as
 	// stuck.
 	drainWithin = time.Minute
-	// settlePoll is how often the consumer is asked whether all is settled: seldom enough to cost nothing.
+	// settlePoll is the interval at which the consumer is asked whether all is settled: long enough to cost
+	// nothing.
 	settlePoll = 20 * time.Millisecond
-	// missingAfter is how long a consumer has nothing left before callbacks that did not arrive are given up.
+	// missingAfter is how long a consumer must have nothing left before missing callbacks are given up.
 	missingAfter = 2 * time.Second
 )
 
-// dispatches measures the drain of waiting completions beside the bare client, in turns.
+// dispatches measures the drain of waiting completions in turns with the bare client.
 func (b *bench) dispatches(ctx context.Context) error {
 	one, err := b.outside.receiver(1)
 	if err != nil {
@@ -93,8 +94,8 @@ func (b *bench) bareClient(ctx context.Context, run int, client *child.Child,
 	return s, err
 }
 
-// drain fills a store with completions that nobody delivers, starts the service, and measures until all is
-// delivered and stored.
+// drain fills a store with completions while no dispatcher runs, starts the service, and measures until all
+// is delivered and stored.
 func (b *bench) drain(ctx context.Context, run int, r *load.Receiver) (report.Sample, error) {
 	n := b.o.scaled(backlog)
 	what := fmt.Sprintf("to %d hosts", len(r.Hosts))
@@ -133,10 +134,9 @@ func (s *service) fill(ctx context.Context, n int, r *load.Receiver) error {
 	return st.CompleteAll(ctx, ids)
 }
 
-// drained waits until every delivery has come to its end. Those that ended without a callback count as
-// errors.
+// drained waits until every delivery has ended. Those that ended without a callback count as errors.
 func (s *service) drained(ctx context.Context, t *load.Tally, got report.Sample) (report.Sample, error) {
-	// Counted from the start of the process on: a drain begins before it says that it is ready.
+	// Counted from the start of the process on: a drain begins before the process is ready.
 	u := s.profiled(s.SinceStart())
 	if err := s.connect(ctx); err != nil {
 		return got, err
@@ -161,7 +161,7 @@ func (s *service) drained(ctx context.Context, t *load.Tally, got report.Sample)
 	return got, nil
 }
 
-// explain returns how one of the deliveries ended that brought no callback, if one is found.
+// explain returns how a delivery without a callback ended, if one is found.
 func (s *service) explain(ctx context.Context) string {
 	st := store.New(store.Config{Conn: s.conn, Key: s.site.key})
 	for _, state := range []facts.DeliveryState{
@@ -188,7 +188,7 @@ func (s *service) explain(ctx context.Context) string {
 
 // settled waits until nothing is left for the dispatcher to do, and returns when that was. A completion is
 // acknowledged once its result is stored, so that nothing unacknowledged means all settled. If callbacks are
-// missing by then it looks again for a while.
+// missing by then, it keeps checking for a while.
 func (s *service) settled(ctx context.Context, t *load.Tally, n int) (at time.Time, err error) {
 	tick := time.NewTicker(settlePoll)
 	defer tick.Stop()
@@ -199,7 +199,7 @@ func (s *service) settled(ctx context.Context, t *load.Tally, n int) (at time.Ti
 		}
 		have, _, _ := t.Seen()
 		switch {
-		case left > 0 || err != nil: // a store whose disk is busy answers a later look
+		case left > 0 || err != nil: // a store with a busy disk answers a later request
 			at = time.Time{}
 		case at.IsZero():
 			at = time.Now()
@@ -227,7 +227,7 @@ func (s *service) undelivered(ctx context.Context) (n uint64, err error) {
 // pacedRates are the rates of completions.
 var pacedRates = []float64{200, 1000}
 
-// paced measures how long a single completion takes to its receiver while others come at a fixed rate.
+// paced measures how long a completion takes to its receiver while others arrive at a fixed rate.
 func (b *bench) paced(ctx context.Context, run int, r *load.Receiver) error {
 	for _, rate := range pacedRates {
 		if err := b.pacedOnce(ctx, run, r, rate); err != nil {
@@ -273,7 +273,7 @@ func (b *bench) pacedOnce(ctx context.Context, run int, r *load.Receiver, rate f
 	return nil
 }
 
-// completions are what became of sessions that were completed on a schedule.
+// completions are the results of sessions that were completed on a schedule.
 type completions struct {
 	ids   []sessions.ID
 	asked []time.Time     // when ReadAndComplete was called
@@ -281,7 +281,8 @@ type completions struct {
 	errs  []error
 }
 
-// completeAt completes the sessions at a rate, each on a goroutine of its own: a slow one holds up no other.
+// completeAt completes the sessions at a rate, each on a goroutine of its own, so that a slow one delays no
+// other.
 func completeAt(ctx context.Context, s *load.Sessions, rate float64, ids []sessions.ID) completions {
 	c := completions{
 		ids: ids, asked: make([]time.Time, len(ids)), took: make([]time.Duration, len(ids)),

@@ -8,7 +8,7 @@ import (
 	"verifyd/cmd/verifyd-bench/bench/report"
 )
 
-// initClients are the numbers of clients at once of init and its ceiling.
+// initClients are the numbers of concurrent clients of init and its ceiling.
 var initClients = []int{1, 16, 64, 256}
 
 // halfLoadAt is the number of clients whose rate the paced init takes half of.
@@ -31,7 +31,7 @@ func (b *bench) generator(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// inits measures POST /verify/init beside the bare handler, in turns.
+// inits measures POST /verify/init in turns with the bare handler.
 func (b *bench) inits(ctx context.Context) error {
 	r, err := b.outside.receiver(1)
 	if err != nil {

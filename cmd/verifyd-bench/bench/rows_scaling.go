@@ -12,15 +12,16 @@ import (
 )
 
 const (
-	// slowAnswer is how long a receiver takes in the row scaling: then a dispatcher's deliveries wait for the
-	// receiver, not for the machine.
+	// slowAnswer is how long a receiver takes in the row scaling, so that deliveries wait for the receiver,
+	// not for the machine.
 	slowAnswer = 100 * time.Millisecond
-	// eachDrainsFor is how long the callbacks that wait for a dispatcher keep all of its connections busy.
+	// eachDrainsFor is how long a dispatcher's share of the waiting callbacks keeps all of its connections
+	// busy.
 	eachDrainsFor = 5 * time.Second
 	// The rate is that between these parts of the arrivals: before, sessions are still being completed;
 	// after, some dispatchers have nothing left.
 	steadyFrom, steadyTo = 0.3, 0.9
-	// connectionsNote is the further figure that says what was bounded.
+	// connectionsNote is the figure that records what was bounded.
 	connectionsNote = "connections_each"
 )
 
@@ -28,9 +29,9 @@ const (
 // with first.
 var scalingDispatchers = []int{1, 2, 4}
 
-// scaling measures how many callbacks a second several dispatcher processes make together, each with so many
-// connections and no more, to a receiver that takes its time. So bounded, each process can do what its
-// connections can, wherever the machine has time for them all.
+// scaling measures how many callbacks a second several dispatcher processes make together, each with a
+// bounded number of connections, to a slow receiver. So bounded, each process can do what its connections
+// allow, as long as the machine has time for all of them.
 func (b *bench) scaling(ctx context.Context) error {
 	if b.o.NATSURL == "" {
 		return errors.New("several processes share a store on external NATS servers alone: " +
@@ -106,10 +107,10 @@ func (b *bench) scalingOnce(ctx context.Context, run int, r *load.Receiver,
 	return got, nil
 }
 
-// scalingBound is how many callbacks a second so many connections of one process can make at most.
+// scalingBound is the maximum number of callbacks a second over the connections of one process.
 func scalingBound(connections int) float64 { return float64(connections) / slowAnswer.Seconds() }
 
-// scalingRemarks say above a table what the row scaling bounded, if it was measured.
+// scalingRemarks describe above a table what the row scaling bounded, if it was measured.
 func scalingRemarks(results []report.Result) []string {
 	i := slices.IndexFunc(results, func(r report.Result) bool { return r.Row == rowScaling })
 	if i < 0 {
@@ -121,8 +122,8 @@ func scalingRemarks(results []report.Result) []string {
 		c, slowAnswer, scalingBound(c))}
 }
 
-// steady enters the rate of the arrivals while all dispatchers had work. Callbacks that did not arrive count
-// as errors.
+// steady adds the rate of the arrivals while all dispatchers had work. Callbacks that did not arrive count as
+// errors.
 func steady(t *load.Tally, got report.Sample, want int) report.Sample {
 	at := t.Arrivals()
 	if missing := want - len(at); missing > 0 {

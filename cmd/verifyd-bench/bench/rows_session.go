@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// walkers is how many users go through sessions at once.
+	// walkers is how many users go through sessions concurrently.
 	walkers = 64
-	// signinRate is at how many sessions a second the users' waits are measured.
+	// signinRate is the rate of sessions a second at which the users' waits are measured.
 	signinRate = 100
-	// pageBytes is the length of the ceiling's pages where no page of the service was seen.
+	// pageBytes is the length of the ceiling's pages if no page of the service was seen.
 	pageBytes = 6 << 10
 )
 
-// walked is what users go through sessions at: the service, or its ceiling.
+// walked is what users go through sessions on: the service, or its ceiling.
 type walked struct {
 	measurable
 
@@ -31,7 +31,7 @@ type walked struct {
 	waits, whole string // the rows
 }
 
-// sessions measures whole sessions beside the ceiling: init, sign-in, callback.
+// sessions measures whole sessions in turns with the ceiling: init, sign-in, callback.
 func (b *bench) sessions(ctx context.Context, run int, r *load.Receiver) error {
 	var got []report.Sample
 	page := pageBytes
@@ -100,7 +100,7 @@ func (w walked) walk(ctx context.Context, b *bench, run int, r *load.Receiver) (
 	return append(all, whole), page
 }
 
-// waited returns a sample of each of the users' waits. What was used is that of whole sessions.
+// waited returns a sample of each of the users' waits. The resource usage is that of whole sessions.
 func waited(s report.Sample, users *load.Walks) (all []report.Sample) {
 	for _, of := range []struct {
 		answer string
@@ -115,7 +115,7 @@ func waited(s report.Sample, users *load.Walks) (all []report.Sample) {
 		one.Variant = of.answer + ", " + s.Variant
 		one.P50, one.P99 = load.Percentile(waits, 0.50), load.Percentile(waits, 0.99)
 		all = append(all, one)
-		s.Errors = 0 // told once
+		s.Errors = 0 // reported once
 	}
 	return all
 }
@@ -163,7 +163,7 @@ func (b *bench) accounts(ctx context.Context, run int, r *load.Receiver) error {
 	return ctx.Err()
 }
 
-// pages measures how long one user waits for the pages of one session after the other.
+// pages measures how long one user waits for the pages of many sessions.
 func (s *service) pages(ctx context.Context, r *load.Receiver, accounts int) (report.Sample, error) {
 	n := 1 + int(pagesPerSecond*(s.o.Duration+s.o.warmUp()).Seconds())
 	tokens, err := load.StartSessions(ctx, walkers, n, s.listen, s.initRequest(r.URL(0)))

@@ -20,18 +20,18 @@ var publishes = []struct {
 	{"singly", 64, 0},
 	{"batches of 32", 1, 32},
 	{"batches of 128", 1, 128},
-	{"batches of 128", 4, 128}, // what more than one batch under way brings
+	{"batches of 128", 4, 128}, // the gain of several concurrent batches
 }
 
 const (
-	// completeClients is how many callers complete at once.
+	// completeClients is the number of concurrent callers.
 	completeClients = 64
-	// completionsPerSecond is more than any store takes that syncs: so many sessions a second are started
-	// ahead.
+	// completionsPerSecond is more than any store with synced writes accepts: so many sessions a second are
+	// started ahead.
 	completionsPerSecond = 15_000
 )
 
-// writes measures Complete beside raw publishes.
+// writes measures Complete in turns with raw publishes.
 func (b *bench) writes(ctx context.Context) error {
 	for run := range b.o.Runs {
 		ceiling, err := b.publishOnce(ctx, run)
@@ -48,7 +48,7 @@ func (b *bench) writes(ctx context.Context) error {
 	return nil
 }
 
-// publishOnce returns the fastest of one publisher, which is what a writer could be at most.
+// publishOnce returns the fastest shape of one publisher, which is the limit for a writer.
 func (b *bench) publishOnce(ctx context.Context, run int) (*report.Sample, error) {
 	p, err := b.o.startChild(ctx, child.Publish, child.Config{Store: b.childStore()})
 	if err != nil {
@@ -100,7 +100,7 @@ func (b *bench) completeOnce(ctx context.Context, run int, ceiling *report.Sampl
 	return external{b.o}.wipe(ctx)
 }
 
-// idleFor is when an idle service's memory is read: what its start took is collected by then.
+// idleFor is when an idle service's memory is read: the garbage of its start is collected by then.
 const idleFor = time.Second
 
 // idle measures a service that has nothing to do: how soon it is ready on an empty folder and on its own
@@ -134,7 +134,7 @@ func (b *bench) idle(ctx context.Context, run int, _ *load.Receiver) error {
 }
 
 const (
-	// pendingSessions is how many are started for the row million, in tenths that each have a rate.
+	// pendingSessions is how many are started for the row million, in tenths with a rate each.
 	pendingSessions = 1_000_000
 	tenths          = 10
 	millionClients  = 256

@@ -27,7 +27,7 @@ type bench struct {
 	samples  report.Samples
 }
 
-// Run measures, and prints the results. It stops soon after ctx ends, and prints what it has by then. Its
+// Run measures, and prints the results. It stops soon after ctx ends, and prints the results so far. Its
 // error names each row that failed or had errors; everything else was measured and printed.
 func Run(ctx context.Context, o Options) (err error) {
 	if err := o.Validate(); err != nil {
@@ -67,7 +67,7 @@ func (b *bench) print(m report.Machine, failed []report.Failure) error {
 	return d.PrintTable(b.o.Out, scalingRemarks(d.Results)...)
 }
 
-// runAll runs the suites that have a wanted row. One that fails does not keep the others from running.
+// runAll runs the suites that have a wanted row. A failed suite does not keep the others from running.
 func (b *bench) runAll(ctx context.Context) (failed []report.Failure) {
 	for _, b.sync = range b.o.syncs() {
 		for _, s := range suites {
@@ -84,7 +84,7 @@ func (b *bench) runAll(ctx context.Context) (failed []report.Failure) {
 	return failed
 }
 
-// verdict returns what went wrong, if anything did.
+// verdict returns an error if anything went wrong.
 func verdict(ctx context.Context, all *report.Samples, failed []report.Failure) error {
 	if ctx.Err() != nil {
 		return errors.New("stopped before the end; what was measured by then is above")
@@ -105,14 +105,14 @@ func verdict(ctx context.Context, all *report.Samples, failed []report.Failure) 
 	return fmt.Errorf("not everything went well: %w", errors.Join(lines...))
 }
 
-// add enters what was measured, unless it was cut short.
+// add adds what was measured, unless it was cut short.
 func (b *bench) add(ctx context.Context, s report.Sample) {
 	if ctx.Err() == nil {
 		b.samples.Add(b.sync, s)
 	}
 }
 
-// newSite makes what a service on a fresh store needs around it. The authority of who stands outside is
+// newSite creates what a service on a fresh store needs around it. The authority of the outside parties is
 // trusted.
 func (b *bench) newSite() (site, error) {
 	b.sites++
@@ -139,7 +139,7 @@ func (b *bench) newSite() (site, error) {
 	return h, nil
 }
 
-// freshService starts the service on a store of its own. Its end throws both away.
+// freshService starts the service on a store of its own. Its end removes both.
 func (b *bench) freshService(ctx context.Context, roles string) (*service, func(), error) {
 	h, err := b.newSite()
 	if err != nil {
@@ -150,8 +150,8 @@ func (b *bench) freshService(ctx context.Context, roles string) (*service, func(
 		return nil, nil, err
 	}
 	end := func() {
-		s.throwAway()
-		// Repeated at the end of the suite, where a failure counts.
+		s.discard()
+		// It is repeated at the end of the suite, where a failure counts.
 		_ = external{b.o}.wipe(context.WithoutCancel(ctx))
 	}
 	if err := s.enroll(ctx); err != nil {
@@ -170,7 +170,7 @@ func (b *bench) childStore() child.StoreConfig {
 	}
 }
 
-// announce shows which run of a row comes next.
+// announce shows the next run of a row.
 func (b *bench) announce(run int, format string, args ...any) {
 	b.progress.Step(fmt.Sprintf("%s, sync %s, run %d of %d", fmt.Sprintf(format, args...), b.sync, run+1,
 		b.o.Runs))

@@ -27,7 +27,7 @@ import (
 const (
 	// readyWithin bounds the start of the service, recovery of a large store included.
 	readyWithin = 2 * time.Minute
-	// readyPoll is how finely the time to ready is measured.
+	// readyPoll is the resolution of the time to ready.
 	readyPoll = time.Millisecond
 	// startTries is how often a start is tried: a port that was free may be taken a moment later.
 	startTries = 3
@@ -37,12 +37,12 @@ const (
 	rolesBoth      = "edge,dispatcher"
 
 	benchAccount = "Bench"
-	// noLimit is far from what one machine starts in a second, noQuota from what it starts in a month.
+	// noLimit is far above what one machine starts in a second, noQuota above what it starts in a month.
 	noLimit = 1_000_000
 	noQuota = "1000000000000"
 )
 
-// site is what a service needs around it: where its store is, and who stands outside.
+// site is what a service needs around it: its store, and the outside parties.
 type site struct {
 	dir    string // of this service alone
 	copyTo string // where it keeps a copy of its store; empty: nowhere
@@ -53,7 +53,7 @@ type site struct {
 	allow  func(base string)
 }
 
-// service is verifyd serve as a child, and a way into its store.
+// service is verifyd serve as a child, with access to its store.
 type service struct {
 	*proc.Process
 
@@ -61,7 +61,7 @@ type service struct {
 	site   site
 	listen string // public address
 	admin  string
-	ready  time.Duration // from the start of the process to /readyz saying yes
+	ready  time.Duration // from the start of the process until /readyz is 200
 
 	conn    *natsconf.Conn
 	account account.Account
@@ -98,10 +98,10 @@ func freeAddress() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// Measure is the process's, with a profile where one is wanted.
+// Measure measures the process, with a profile if one is wanted.
 func (s *service) Measure() proc.Usage { return s.profiled(s.Process.Measure()) }
 
-// profiled begins a profile, if one is wanted.
+// profiled starts a profile, if one is wanted.
 func (s *service) profiled(u proc.Usage) proc.Usage {
 	if s.o.Profile != "" {
 		u.Profile = proc.StartProfile(s.admin, s.o.Profile, s.site.sync, s.o.Duration)
@@ -111,7 +111,7 @@ func (s *service) profiled(u proc.Usage) proc.Usage {
 
 func (s *service) base() string { return "http://" + s.listen }
 
-// start runs the process, again after it has ended, on the same addresses.
+// start runs the process, the first time or again after it has ended, on the same addresses.
 func (s *service) start(ctx context.Context, roles string) error {
 	s.site.allow(s.base())
 	p, err := proc.Start(s.o.Verifyd, []string{"serve"}, slices.Concat(s.o.Env, s.settings(roles)), nil, nil)
@@ -127,7 +127,7 @@ func (s *service) start(ctx context.Context, roles string) error {
 	return nil
 }
 
-// settings are the service's defaults but for what keeps a bench from being one: limits, and the ban on
+// settings are the service's defaults except for what would prevent a benchmark: limits, and the ban on
 // receivers on this machine.
 func (s *service) settings(roles string) []string {
 	env := append([]string{
@@ -150,7 +150,7 @@ func (s *service) settings(roles string) []string {
 	return env
 }
 
-// becomeReady asks /readyz until it says yes.
+// becomeReady requests /readyz until it is 200.
 func (s *service) becomeReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
@@ -173,7 +173,7 @@ func (s *service) becomeReady(ctx context.Context) error {
 	}
 }
 
-// enroll connects to the service's store and makes an account and a key, as an operator does.
+// enroll connects to the service's store and creates an account and a key, as an operator does.
 func (s *service) enroll(ctx context.Context) error {
 	if err := s.connect(ctx); err != nil {
 		return err
@@ -192,7 +192,7 @@ func (s *service) enroll(ctx context.Context) error {
 	return s.knowsKey(ctx)
 }
 
-// connect reaches the embedded server as the operator's commands do, or the external one.
+// connect connects to the embedded server as the operator's commands do, or to the external one.
 func (s *service) connect(ctx context.Context) (err error) {
 	if s.conn != nil {
 		return nil
@@ -211,7 +211,7 @@ func (s *service) connect(ctx context.Context) (err error) {
 	return err
 }
 
-// disconnect comes before the service is stopped: a connection that comes back forever would go on trying.
+// disconnect is called before the service is stopped: the connection would try to reconnect without end.
 func (s *service) disconnect() {
 	if s.conn != nil {
 		s.conn.Close()
@@ -219,7 +219,7 @@ func (s *service) disconnect() {
 	}
 }
 
-// knowsKey waits until the key, which this process made, is in the service's memory.
+// knowsKey waits until the key, which this process created, is in the service's memory.
 func (s *service) knowsKey(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, load.AnswerWithin)
 	defer cancel()
@@ -250,8 +250,8 @@ func (s *service) initRequest(callbackURL string) []byte {
 	return load.InitRequest(s.listen, s.authorization(), callbackURL)
 }
 
-// throwAway ends the service and removes its store.
-func (s *service) throwAway() {
+// discard ends the service and removes its store.
+func (s *service) discard() {
 	s.disconnect()
 	s.Kill()
 	_ = os.RemoveAll(s.site.dir)
@@ -264,7 +264,7 @@ func (s *service) throwAway() {
 func (s *service) diskBytes() (total int64) {
 	_ = filepath.WalkDir(s.site.dir, func(_ string, d os.DirEntry, err error) error {
 		if err != nil {
-			return nil //nolint:nilerr // a file that is gone meanwhile takes no room
+			return nil //nolint:nilerr // a file that was removed meanwhile takes no space
 		}
 		if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
 			total += info.Size()

@@ -22,15 +22,15 @@ import (
 // Document is the file's path in the repository.
 const Document = "docs/EVIDENCE.md"
 
-// row matches a table's row with a command: what comes before the figures, the figures, and the command.
+// row matches a table's row with a command: the part before the figures, the figures, and the command.
 var row = regexp.MustCompile("(?m)^(\\| .+ \\| )([^|]*)( \\| `(go test [^`]+)` \\|)$")
 
 // figures matches a line that a test has logged.
 var figures = regexp.MustCompile(`(?m)^\s+\w+_test\.go:\d+: figures: (.+)$`)
 
-// Write runs the commands of the rows that have text in them, one after another, in the repository at root,
-// and writes their figures into its document after each, with what they print going to log. It goes on where
-// a command fails, and returns what failed.
+// Write runs, in order, the commands of the rows that contain text, in the repository at root, and writes
+// their figures into its document after each, with what they print going to log. It continues if a command
+// fails, and returns what failed.
 func Write(ctx context.Context, root, text string, log io.Writer) error {
 	path := filepath.Join(root, Document)
 	document, err := os.ReadFile(path) //nolint:gosec // the repository's
@@ -64,7 +64,7 @@ func Write(ctx context.Context, root, text string, log io.Writer) error {
 
 // measure runs a command and returns the figures that its tests have logged.
 func measure(ctx context.Context, root, command string, log io.Writer) (string, error) {
-	// The document's own line, as who reads it would run it.
+	// The document's own command line, as a reader would run it.
 	cmd := exec.CommandContext(ctx, "sh", "-c", command+" -count=1") //nolint:gosec // see above
 	if before, after, ok := strings.Cut(command, " -args "); ok {
 		cmd.Args[2] = before + " -count=1 -args " + after

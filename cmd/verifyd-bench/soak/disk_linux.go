@@ -15,7 +15,7 @@ const diskBytes = 1 << 30
 // smallDisk is a filesystem in memory that can be filled.
 type smallDisk struct{ at string }
 
-// newSmallDisk mounts one at a folder, which takes root.
+// newSmallDisk mounts one at a folder, which requires root.
 func newSmallDisk(at string) (*smallDisk, error) {
 	if err := os.Mkdir(at, 0o700); err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func newSmallDisk(at string) (*smallDisk, error) {
 
 func (d *smallDisk) balloon() string { return filepath.Join(d.at, "balloon") }
 
-// fill leaves no space.
+// fill leaves no free space.
 func (d *smallDisk) fill() error {
 	f, err := os.Create(d.balloon())
 	if err != nil {

@@ -6,6 +6,6 @@
 // go; processes are killed, the leaders change, and the disk of one server fills up. Retention is so short
 // that most of what is stored ages out during the run.
 //
-// One server, one edge and one dispatcher are spared the kills: in these it looks for growth of memory,
-// descriptors or goroutines. It looks for growth of the disk in the folders of all servers.
+// One server, one edge and one dispatcher are not killed: they are checked for growth of memory, descriptors
+// or goroutines. The folders of all servers are checked for growth of the disk.
 package soak

@@ -28,10 +28,10 @@ const (
 	receiverEvery, receiverAway = 20 * time.Second, 15 * time.Second
 )
 
-// deeds counts what was done to the site.
-type deeds map[string]int
+// actions counts what was done to the site.
+type actions map[string]int
 
-func (d deeds) String() string {
+func (d actions) String() string {
 	var all []string
 	for _, what := range slices.Sorted(maps.Keys(d)) {
 		all = append(all, fmt.Sprintf("%s %d times", what, d[what]))
@@ -39,10 +39,10 @@ func (d deeds) String() string {
 	return strings.Join(all, ", ")
 }
 
-// torment does everything that a site has to bear, one thing after another, until loaded ends. What it took
-// away is back when it returns, but for a receiver.
+// torment injects all faults in turn, until loaded ends. What it stopped is running again when it returns,
+// except for a receiver.
 func (s *site) torment(ctx, loaded context.Context, rng *rand.Rand) error {
-	s.done = deeds{}
+	s.done = actions{}
 	due := map[string]time.Time{}
 	began := time.Now()
 	for what, every := range map[string]time.Duration{
@@ -82,14 +82,14 @@ func (s *site) torment(ctx, loaded context.Context, rng *rand.Rand) error {
 	return nil
 }
 
-// note says what is wrong with the rig itself.
+// note reports what is wrong with the rig itself.
 func (s *site) note(err error) {
 	if err != nil {
 		s.say("%v", err)
 	}
 }
 
-// heal waits until everything is there again.
+// heal waits until everything is running again.
 func (s *site) heal(ctx context.Context) error {
 	var all error
 	for _, r := range s.receivers.servers {
@@ -133,7 +133,7 @@ func (s *site) kill(ctx context.Context, rng *rand.Rand) error {
 	}
 }
 
-// stepDown has the leaders of two streams give up their place.
+// stepDown makes the leaders of two streams step down.
 func (s *site) stepDown(ctx context.Context, rng *rand.Rand) {
 	nc, err := nats.Connect(s.urls)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// front is the address that users and integrators know. It hands each connection to an edge that takes it.
+// front is the address that users and integrators know. It passes each connection to an edge that accepts it.
 type front struct {
 	listener net.Listener
 	to       []string

@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// Serve is a NATS server with a configuration file, until ctx ends.
+// Serve runs a NATS server with a configuration file, until ctx ends.
 func Serve(ctx context.Context, config string) error {
 	o, err := server.ProcessConfigFile(config)
 	if err != nil {

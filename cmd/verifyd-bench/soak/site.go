@@ -30,7 +30,7 @@ const (
 	ServerCommand = "nats-server"
 )
 
-// site is everything that runs.
+// site is everything that is running.
 type site struct {
 	out     io.Writer
 	mu      sync.Mutex
@@ -39,7 +39,7 @@ type site struct {
 	verifyd string
 	env     []string // of every verifyd
 	urls    string   // of the NATS servers
-	base    string   // where users and integrators come: the front
+	base    string   // the address for users and integrators: the front
 	key     string   // API key
 
 	ca        *localca.Authority
@@ -50,7 +50,7 @@ type site struct {
 	edges     []*service // the first is spared
 	senders   []*service // dispatchers; the first is spared
 	disk      *smallDisk // of the last server; nil if none can be made
-	done      deeds      // what was done to it
+	done      actions    // what was done to it
 	background
 }
 
@@ -108,7 +108,7 @@ func newSite(ctx context.Context, o Options, verifyd string) (s *site, err error
 	return s, s.settings()
 }
 
-// outside begins who stands outside of the service: the identity network and the receivers.
+// outside starts the parties outside of the service: the identity network and the receivers.
 func (s *site) outside(ctx context.Context) error {
 	certificate, err := s.ca.Issue(localca.Certificate{Hosts: []string{"127.0.0.1"}})
 	if err != nil {
@@ -151,8 +151,8 @@ func (s *site) servers(next func() string) error {
 	return nil
 }
 
-// settings are those of every verifyd: defaults but for the time that is kept, limits, and the ban on
-// receivers on this machine.
+// settings are those of every verifyd: defaults except for the retention, limits, and the ban on receivers on
+// this machine.
 func (s *site) settings() error {
 	ca := filepath.Join(s.dir, "ca.pem")
 	if err := os.WriteFile(ca, s.ca.PEM(), 0o600); err != nil {
@@ -172,7 +172,7 @@ func (s *site) settings() error {
 	return nil
 }
 
-// start starts everything and makes an account and its key.
+// start starts everything and creates an account and its key.
 func (s *site) start(ctx context.Context) error {
 	for _, n := range s.nodes {
 		if err := s.startNode(n); err != nil {
@@ -260,10 +260,10 @@ func (s *site) close() error {
 	return err
 }
 
-// fatalError is one that waiting does not mend.
+// fatalError is an error that waiting does not fix.
 type fatalError struct{ error }
 
-// within asks until there is no error, for so long.
+// within retries until there is no error, for at most that long.
 func within(ctx context.Context, d time.Duration, what string, ask func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()

@@ -17,21 +17,21 @@ import (
 
 // Options are what to run.
 type Options struct {
-	For  time.Duration // of the load; the judgement of the last sessions comes on top
+	For  time.Duration // of the load; judging the last sessions takes longer
 	Rate int           // sessions a second
 	Seed uint64        // of the faults and of the users
 	Dir  string        // where the stores are made, and the plots written
 	Self string        // this program's file: it is the NATS servers, too
-	Out  io.Writer     // what happens, a line each
+	Out  io.Writer     // for what happens, a line each
 }
 
 const (
-	// keep is how long results are kept: longer than a session's life, and so short that what is kept is as
-	// much as goes after the first part of the run.
+	// keep is how long results are kept: longer than a session's life, and so short that after the first part
+	// of the run as much is removed as is added.
 	keep = 12 * time.Minute
 	// retryFor is for how long a callback is tried.
 	retryFor = 2 * time.Minute
-	// retentionSpare is by how much the service that is built for this keeps results for longer.
+	// retentionSpare is how much longer the service, which is built for this, keeps results.
 	retentionSpare = "10m"
 )
 
@@ -39,7 +39,7 @@ const (
 var (
 	// ErrBroken is returned if a promise did not hold.
 	ErrBroken = errors.New("a promise was broken")
-	// ErrGrown is returned if a process or the store has grown beyond what is kept.
+	// ErrGrown is returned if a process or the store has grown more than the kept data explains.
 	ErrGrown = errors.New("something grows")
 )
 
@@ -90,7 +90,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	return errors.Join(faults, crowd.tally.err(), watched.err())
 }
 
-// say writes a line about what happens, with the time.
+// say prints a line about what happens, with the time.
 func (s *site) say(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,5 +98,5 @@ func (s *site) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(s.out, "%s  %s\n", now, fmt.Sprintf(format, args...))
 }
 
-// webhookID returns what a session's callback is known by.
+// webhookID returns the webhook-id of a session's callback.
 func webhookID(token string) string { return load.WebhookID(token) }

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// patience is how long a user, and an integrator, tries again before they give up.
+	// patience is how long a user, or an integrator, retries before they give up.
 	patience = 2 * time.Minute
-	// settledWithin is how long a delivery may take to come to its end, and abandonedFor after how long a
-	// session that nobody finished has expired.
+	// settledWithin is how long a delivery may take to end, and abandonedFor after how long an unfinished
+	// session has expired.
 	settledWithin = retryFor + 3*time.Minute
-	// tries lie so far apart.
+	// pause is the interval between two tries.
 	pause = time.Second
 )
 
@@ -47,7 +47,7 @@ func newCrowd(s *site, o Options) *crowd {
 	return &crowd{s: s, rate: o.Rate, seed: o.Seed, web: &http.Transport{MaxIdleConnsPerHost: 64}}
 }
 
-// run begins sessions until loaded ends, and returns when all are judged, or ctx ends.
+// run starts sessions until loaded ends, and returns when all are judged, or ctx ends.
 func (c *crowd) run(ctx, loaded context.Context) {
 	defer c.web.CloseIdleConnections()
 	var err error
@@ -71,7 +71,7 @@ func (c *crowd) run(ctx, loaded context.Context) {
 	}
 }
 
-// session is one, from its start to its judgement.
+// session runs one session, from its start to its judgement.
 func (c *crowd) session(ctx context.Context, i int) {
 	rng := rand.New(rand.NewPCG(c.seed, uint64(i)+2)) //nolint:gosec // what users do
 	user := "soak_" + strconv.Itoa(i)
@@ -123,7 +123,7 @@ func (c *crowd) signIn(ctx context.Context, s client.Started, whole bool) bool {
 
 const verifiedTitle = "You are verified"
 
-// judge waits until the session has come to its end and compares what everybody saw.
+// judge waits until the session has ended and compares what all parties saw.
 func (c *crowd) judge(ctx context.Context, s client.Started, verified bool) {
 	var got client.Session
 	err := within(ctx, settledWithin, "settle", func() (err error) {
@@ -193,7 +193,7 @@ func (t *tally) started() int {
 	return t.Started
 }
 
-// String is what came of the sessions, on a line.
+// String formats the results of the sessions on a line.
 func (t *tally) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -211,7 +211,7 @@ func (t *tally) err() error {
 	return nil
 }
 
-// wait pauses, and reports whether ctx lasted.
+// wait pauses, and reports whether ctx is still valid.
 func wait(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

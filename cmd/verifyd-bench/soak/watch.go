@@ -24,9 +24,9 @@ type series struct {
 	Of         string // the process, or what else is measured
 	At         []time.Duration
 	Values     []float64
-	// Slack is how much more there may be at the end, beyond a tenth.
+	// Slack is how much growth is allowed, in addition to a tenth.
 	Slack float64
-	// PerKept is for a figure that goes with the number of kept sessions.
+	// PerKept is for a figure that is proportional to the number of kept sessions.
 	PerKept bool
 }
 
@@ -87,7 +87,7 @@ func (w *watch) process(at time.Duration, name string, p *proc.Process, admin st
 	}
 }
 
-// of returns the series with a name and an owner, which begins where there is none.
+// of returns the series with a name and an owner, and creates it if there is none.
 func (w *watch) of(want series) *series {
 	for _, s := range w.all {
 		if s.Name == want.Name && s.Of == want.Of {
@@ -102,8 +102,8 @@ func (s *series) add(at time.Duration, v float64) {
 	s.At, s.Values = append(s.At, at), append(s.Values, v)
 }
 
-// halves returns the medians of the third and of the last quarter of the run: by then what is kept, and what
-// is under way, is as much as it will be.
+// halves returns the medians of the third and of the last quarter of the run: by then the kept data and the
+// current load have reached their level.
 func (s *series) halves() (before, after float64) {
 	n := len(s.Values)
 	return median(s.Values[n/2 : n*3/4]), median(s.Values[n*3/4:])
@@ -117,8 +117,8 @@ func median(of []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
-// grown returns an error where the figure has grown by more than a tenth and its slack. What goes with the
-// number of kept sessions may grow as that does.
+// grown returns an error if the figure has grown by more than a tenth and its slack. A figure that is
+// proportional to the number of kept sessions may grow as that does.
 func (s *series) grown(kept *series) error {
 	if len(s.Values) < 4 {
 		return nil
@@ -145,7 +145,7 @@ func (w *watch) err() error {
 	return errors.Join(all...)
 }
 
-// table is the third and the last quarter of every figure.
+// table shows the third and the last quarter of every figure.
 func (w *watch) table() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-14s %-12s %10s %10s   medians of the third and of the last quarter\n", "figure", "of",
@@ -174,11 +174,11 @@ func goroutines(admin string) (n int, err error) {
 	return n, err
 }
 
-// sizeOf returns how many bytes the files of a folder have, but for the balloon that fills it.
+// sizeOf returns how many bytes the files of a folder have, except for the balloon that fills it.
 func sizeOf(dir string) (size int64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || d.Name() == "balloon" {
-			return nil //nolint:nilerr // a file that has gone meanwhile
+			return nil //nolint:nilerr // a file that was removed meanwhile
 		}
 		if info, err := d.Info(); err == nil {
 			size += info.Size()

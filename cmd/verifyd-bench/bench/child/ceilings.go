@@ -43,8 +43,8 @@ type listening func()
 func (listening) do(context.Context, Order) (reply, error) { return reply{}, nil }
 func (end listening) close()                               { end() }
 
-// newBareHandler serves what is left of POST /verify/init without keys, limits, strictness, log and store: a
-// router, a body, a token.
+// newBareHandler serves POST /verify/init without keys, limits, strict parsing, log and store: a router, a
+// body, a token.
 func newBareHandler(context.Context, Config) (worker, string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -17,19 +17,19 @@ import (
 
 // The kinds of child.
 const (
-	Generator   = "generator"    // answers prepared bytes: what the generator can do at most
-	BareHandler = "bare-handler" // the same JSON in and out, and nothing behind it
+	Generator   = "generator"    // answers prepared bytes: the limit of the generator
+	BareHandler = "bare-handler" // the same JSON in and out, and nothing else
 	BareClient  = "bare-client"  // net/http's client, against the same receiver
-	BareSession = "bare-session" // the requests of a whole session, and nothing behind them
-	Publish     = "publish"      // synced publishes, and nothing around them
+	BareSession = "bare-session" // the requests of a whole session, and nothing else
+	Publish     = "publish"      // synced publishes, and nothing else
 	Complete    = "complete"     // store.Store.Complete, without HTTP
 )
 
 // Command is the command under which the bench's own binary is one of these children.
 const Command = "child"
 
-// Config is the first line that a child reads; orders follow, one a line. At the end of its input a
-// child ends, so that none outlives a bench that was killed.
+// Config is the first line that a child reads; orders follow, one a line. At the end of its input a child
+// ends, so that none outlives a killed bench.
 type Config struct {
 	Store  StoreConfig `json:"store,omitzero"`
 	Target string      `json:"target,omitempty"` // URL of the receiver
@@ -39,14 +39,14 @@ type Config struct {
 	PageBytes int     `json:"page_bytes,omitempty"` // length of a page
 }
 
-// Network is an identity network, and the client that it knows a child as.
+// Network is an identity network, and the client id of a child there.
 type Network struct {
 	Issuer       string `json:"issuer"`
 	ClientID     string `json:"client_id"`
 	ClientSecret string `json:"client_secret"`
 }
 
-// StoreConfig says where a child that writes has its store.
+// StoreConfig configures the store of a child that writes.
 type StoreConfig struct {
 	Dir       string `json:"dir"`
 	Sync      string `json:"sync"`
@@ -79,14 +79,14 @@ type reply struct {
 type Child struct {
 	*proc.Process
 
-	Address string // where it listens, where it does
+	Address string // where it listens, if it does
 
 	orders  *os.File // its standard input
 	answers *os.File // its standard output
 	replies *bufio.Reader
 }
 
-// Start runs a binary whose command Command is Main, with further variables, as a child of a kind.
+// Start runs a binary whose command named Command runs Main, with additional variables, as a child of a kind.
 func Start(ctx context.Context, file string, env []string, kind string, c Config) (*Child, error) {
 	stdin, orders, err := os.Pipe()
 	if err != nil {
@@ -140,13 +140,13 @@ func (c *Child) exchange(ctx context.Context, line any) (reply, error) {
 	return r, nil
 }
 
-// Do lets the child carry out an order.
+// Do makes the child carry out an order.
 func (c *Child) Do(ctx context.Context, o Order) error {
 	_, err := c.exchange(ctx, o)
 	return err
 }
 
-// Measured lets the child carry out an order, and returns what it reports with what it used.
+// Measured makes the child carry out an order, and returns its report and its resource usage.
 func (c *Child) Measured(ctx context.Context, o Order) (report.Sample, error) {
 	u := c.Measure()
 	r, err := c.exchange(ctx, o)

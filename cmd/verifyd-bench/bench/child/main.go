@@ -19,7 +19,7 @@ type worker interface {
 	close()
 }
 
-// workers makes the kinds of child.
+// workers has the constructors of the kinds of child.
 var workers = map[string]func(ctx context.Context, c Config) (_ worker, address string, err error){
 	Generator:   newPreparedServer,
 	BareHandler: newBareHandler,
@@ -72,8 +72,8 @@ func Main(ctx context.Context, kind string, in io.Reader, out io.Writer) (err er
 	return nil
 }
 
-// readLines reads in a goroutine of its own, which ends with the process: a bench that is gone ends the order
-// under way.
+// readLines reads in a goroutine of its own, which ends with the process: if the bench is gone, the current
+// order ends.
 func readLines(ctx context.Context, in io.Reader, ended context.CancelFunc) <-chan []byte {
 	lines := make(chan []byte)
 	go func() {

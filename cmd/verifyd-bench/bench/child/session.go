@@ -19,9 +19,8 @@ import (
 	"verifyd/cmd/verifyd-bench/bench/load"
 )
 
-// bareSession serves what is left of a whole session without keys, limits, states, checks and a store: the
-// same requests, pages of the same length, the code redeemed at the network, and a callback. What it does for
-// each it does with net/http.
+// bareSession serves a whole session without keys, limits, states, checks and a store: the same requests,
+// pages of the same length, the code redeemed at the network, and a callback. It uses net/http for all of it.
 type bareSession struct {
 	base    string
 	page    []byte
@@ -33,7 +32,7 @@ type bareSession struct {
 	posts sync.WaitGroup
 }
 
-// bareFlow is a sign-in under way.
+// bareFlow is a sign-in in progress.
 type bareFlow struct{ token, verifier string }
 
 const bareReturn = "/signin/default/callback"
@@ -105,7 +104,7 @@ func (s *bareSession) answerReturn(w http.ResponseWriter, r *http.Request, _ htt
 	http.Redirect(w, r, s.base+"/?session="+f.token, http.StatusSeeOther)
 }
 
-// redeem exchanges the code, and looks at no more than that there is an ID token.
+// redeem exchanges the code, and only checks that there is an ID token.
 func (s *bareSession) redeem(ctx context.Context, code, verifier string) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.network.Issuer+"/token",
 		strings.NewReader(url.Values{

@@ -68,7 +68,7 @@ func (c StoreConfig) topology() topology.Topology {
 	return topology.New(topology.Options{Replicas: c.Replicas, Embedded: c.NATSURL == ""})
 }
 
-// publisher writes messages of a fact's size to a stream of its own, without anything around it.
+// publisher writes messages of a fact's size to a stream of its own, and does nothing else.
 type publisher struct {
 	*ownStore
 
@@ -79,7 +79,7 @@ type publisher struct {
 const (
 	// PublishStream is the publisher's stream.
 	PublishStream = "VERIFYD_BENCH"
-	// publishBytes is about what a session's record or a completion takes.
+	// publishBytes is about the size of a session's record or a completion.
 	publishBytes = 512
 )
 

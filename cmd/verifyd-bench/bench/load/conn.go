@@ -17,7 +17,7 @@ import (
 const (
 	// AnswerWithin bounds one exchange: what takes longer counts as an error.
 	AnswerWithin = 15 * time.Second
-	// readBytes holds an init's whole answer; pages come in several reads.
+	// readBytes holds the whole answer to an init; pages take several reads.
 	readBytes = 8 << 10
 	// maxBodyBytes is far more than any page of the service has.
 	maxBodyBytes = 1 << 20
@@ -34,7 +34,7 @@ type Conn struct {
 	body    []byte
 }
 
-// NewConn returns a client of an address, which it connects to when it has something to ask.
+// NewConn returns a client of an address. It connects with the first request.
 func NewConn(address string) *Conn { return &Conn{address: address} }
 
 // NewTLSConn returns a client as NewConn does, over TLS.
@@ -45,14 +45,14 @@ func NewTLSConn(address string, config *tls.Config) *Conn {
 // Answer is what a server answered.
 type Answer struct {
 	Status   int
-	Body     []byte // whole; it stands until the next exchange
+	Body     []byte // complete; valid until the next exchange
 	Location string
 	Cookie   string // name=value of the last Set-Cookie
 	closing  bool   // the server ends the connection
 }
 
-// Do writes a prepared request and reads the answer. After an error the connection is gone, and the next call
-// makes a new one.
+// Do writes a prepared request and reads the answer. After an error the connection is closed, and the next
+// call makes a new one.
 func (c *Conn) Do(ctx context.Context, request []byte) (Answer, error) {
 	if err := c.dial(ctx); err != nil {
 		return Answer{}, err
@@ -152,7 +152,7 @@ func readStatus(in *bufio.Reader) (int, error) {
 
 // fields are the header fields that say how long the body is.
 type fields struct {
-	length  int // -1: not said
+	length  int // -1: not given
 	chunked bool
 }
 
@@ -193,7 +193,7 @@ func (f *fields) read(line []byte, a *Answer) error {
 	return nil
 }
 
-// field returns the value of a header line that has the name, which is in lower case.
+// field returns the value of a header line with this name, which is in lower case.
 func field(line []byte, name string) ([]byte, bool) {
 	if len(line) <= len(name) || line[len(name)] != ':' ||
 		!strings.EqualFold(string(line[:len(name)]), name) {
@@ -202,7 +202,7 @@ func field(line []byte, name string) ([]byte, bool) {
 	return bytes.TrimSpace(line[len(name)+1:]), true
 }
 
-// readLine returns a line without its end; it stands until the next read.
+// readLine returns a line without its end; it is valid until the next read.
 func readLine(in *bufio.Reader) ([]byte, error) {
 	line, err := in.ReadSlice('\n')
 	if err != nil {
@@ -219,7 +219,7 @@ func readBody(in *bufio.Reader, into []byte, n int) ([]byte, error) {
 		return into, fmt.Errorf("a body of more than %d bytes", maxBodyBytes)
 	}
 	start := len(into)
-	into = append(into, make([]byte, n)...) // grows in place once it has been as large before
+	into = append(into, make([]byte, n)...) // grows in place once it has been as large
 	_, err := io.ReadFull(in, into[start:])
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
@@ -245,13 +245,13 @@ func readChunks(in *bufio.Reader, into []byte) ([]byte, error) {
 			return into, errors.Join(err, errors.New("a chunk does not end where it said"))
 		}
 		if n == 0 {
-			// trailers are not used by anything that is measured here: the line was the empty one
+			// nothing that is measured here sends trailers: the line was the empty one
 			return into, nil
 		}
 	}
 }
 
-// Request makes the bytes of a request. header is whole lines; where there is a body, its length is
+// Request returns the bytes of a request. header consists of whole lines; if there is a body, its length is
 // added.
 func Request(method, address, target, header, body string) []byte {
 	var b bytes.Buffer

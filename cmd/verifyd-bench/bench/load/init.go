@@ -10,7 +10,7 @@ import (
 	"verifyd/sessions"
 )
 
-// What every session is started with.
+// The parameters of every session.
 const (
 	Platform       = "discord"
 	PlatformUserID = "sailor_42"
@@ -18,9 +18,9 @@ const (
 )
 
 const (
-	// InitPath is where sessions are started.
+	// InitPath is the path that starts sessions.
 	InitPath = "/verify/init"
-	// minInitBytes is what an answer to init has at least: a token twice, and an instant.
+	// minInitBytes is the minimum size of an answer to init: a token twice, and an instant.
 	minInitBytes = 100
 )
 
@@ -36,7 +36,7 @@ func initBody(callbackURL string) string {
 		PlatformUserID, GuildID, callbackURL)
 }
 
-// postInit sends a request of InitRequest, and returns an error for every answer but that of a session.
+// postInit sends a request of InitRequest, and returns an error for every answer that is no session.
 func (c *Conn) postInit(ctx context.Context, request []byte) (Answer, error) {
 	a, err := c.Do(ctx, request)
 	if err == nil && (a.Status != http.StatusOK || len(a.Body) < minInitBytes) {
@@ -54,14 +54,14 @@ func (c *Conn) StartSession(ctx context.Context, request []byte) (token string, 
 	return tokenOf(a.Body), nil
 }
 
-// tokenOf takes the session token out of an answer to init: its characters need no unescaping.
+// tokenOf returns the session token in an answer to init: its characters need no unescaping.
 func tokenOf(body []byte) string {
 	_, rest, _ := bytes.Cut(body, []byte(`"session":"`))
 	token, _, _ := bytes.Cut(rest, []byte{'"'})
 	return string(token)
 }
 
-// WebhookID is under which the callback of a session arrives.
+// WebhookID returns the webhook-id of a session's callback.
 func WebhookID(token string) string { return callback.ID(sessions.Token(token).ID(), false) }
 
 // Inits are clients that start sessions with the same request again and again.

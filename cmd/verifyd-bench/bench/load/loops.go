@@ -13,7 +13,7 @@ import (
 // Step is one operation of one client. It belongs to one goroutine.
 type Step func(ctx context.Context) error
 
-// ErrNoMore ends a client: what it worked through is used up.
+// ErrNoMore ends a client: its input is used up.
 var ErrNoMore = errors.New("nothing is left to work on")
 
 const (
@@ -24,16 +24,16 @@ const (
 
 // Result is what a measurement of clients gave.
 type Result struct {
-	Latencies []time.Duration // of the operations that went well, sorted
+	Latencies []time.Duration // of the successful operations, sorted
 	Errors    int64
 	FirstErr  error
 	Took      time.Duration
 }
 
-// Ops returns how many operations went well.
+// Ops returns the number of successful operations.
 func (l Result) Ops() int64 { return int64(len(l.Latencies)) }
 
-// Rate returns how many operations went well in a second.
+// Rate returns the number of successful operations a second.
 func (l Result) Rate() float64 {
 	if l.Took <= 0 {
 		return 0
@@ -45,10 +45,10 @@ func (l Result) Rate() float64 {
 type client struct {
 	Result
 
-	inARow int // errors since the last operation that went well
+	inARow int // errors since the last successful operation
 }
 
-// run does one operation, which counts from began on, and reports whether to go on.
+// run does one operation, whose latency counts from began, and reports whether to continue.
 func (c *client) run(ctx context.Context, do Step, began time.Time) (now time.Time, more bool) {
 	err := do(ctx)
 	now = time.Now()
@@ -72,7 +72,7 @@ func (c *client) run(ctx context.Context, do Step, began time.Time) (now time.Ti
 	return time.Now(), c.inARow < maxErrors
 }
 
-// Closed lets each client do one operation after the other for the duration.
+// Closed makes each client do operations without a pause for the duration.
 func Closed(ctx context.Context, duration time.Duration, steps []Step) Result {
 	clients := make([]client, len(steps))
 	var wg sync.WaitGroup
@@ -89,7 +89,7 @@ func Closed(ctx context.Context, duration time.Duration, steps []Step) Result {
 	return gather(clients, time.Since(began))
 }
 
-// ClosedNumber lets the clients do n operations in all.
+// ClosedNumber makes the clients do n operations in total.
 func ClosedNumber(ctx context.Context, n int, steps []Step) Result {
 	var left atomic.Int64
 	left.Store(int64(n))
@@ -105,8 +105,8 @@ func ClosedNumber(ctx context.Context, n int, steps []Step) Result {
 	return Closed(ctx, time.Hour, counted)
 }
 
-// Paced begins operations at a fixed rate for the duration. An operation counts from the instant for
-// which it was scheduled, the time included that it waited for a client to be free.
+// Paced begins operations at a fixed rate for the duration. The latency of an operation counts from its
+// scheduled instant, including the time that it waited for a free client.
 func Paced(ctx context.Context, rate float64, duration time.Duration, steps []Step) Result {
 	clients := make([]client, len(steps))
 	n := max(1, int(rate*duration.Seconds()))
@@ -128,8 +128,8 @@ func Paced(ctx context.Context, rate float64, duration time.Duration, steps []St
 	return gather(clients, time.Since(began))
 }
 
-// Pace calls do n times at a rate, each with the instant it was scheduled for, or until ctx ends. When it is
-// late it catches up at once.
+// Pace calls do n times at a rate, each with its scheduled instant, or until ctx ends. If it is late it
+// catches up at once.
 func Pace(ctx context.Context, rate float64, n int, do func(at time.Time)) {
 	began := time.Now()
 	for i := range n {
@@ -154,7 +154,7 @@ func gather(clients []client, took time.Duration) Result {
 	return l
 }
 
-// Join returns one load of parts that ran one after the other.
+// Join returns one load from parts that ran sequentially.
 func Join(parts []Result) (l Result) {
 	for _, p := range parts {
 		l.Latencies = append(l.Latencies, p.Latencies...)
@@ -168,7 +168,7 @@ func Join(parts []Result) (l Result) {
 	return l
 }
 
-// InParallel does n pieces of work on some goroutines and returns the first error.
+// InParallel does n pieces of work on several goroutines and returns the first error.
 func InParallel(ctx context.Context, workers, n int, do func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -27,7 +27,7 @@ func StartSessions(ctx context.Context, clients, n int, address string, request 
 	return tokens, err
 }
 
-// Pages is one user who opens the pages of sessions, each once.
+// Pages is a user who opens the pages of sessions, each once.
 type Pages struct {
 	Steps []Step // one, the user's
 	conn  *Conn

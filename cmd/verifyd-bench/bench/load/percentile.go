@@ -6,7 +6,7 @@ import (
 )
 
 // Percentile returns the smallest value that at least p (0 to 1) of the sorted values do not exceed: the
-// nearest-rank definition, which always is a value that was measured. It is 0 if there are none.
+// nearest-rank definition, so that it is always a measured value. It is 0 if there are none.
 func Percentile(sorted []time.Duration, p float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0

@@ -14,14 +14,14 @@ import (
 	"verifyd/dispatcher/callback/localca"
 )
 
-// ReceiverPath is where callbacks go.
+// ReceiverPath is the path of callbacks.
 const ReceiverPath = "/verified"
 
 var noContent = []byte("HTTP/1.1 204 No Content\r\n\r\n")
 
-// Receiver takes callbacks over TLS, on one address or on many, and keeps count of each. It reads as little
-// of HTTP as a POST needs and answers with bytes made ahead: a framework's server would be slower than what
-// it receives from.
+// Receiver accepts callbacks over TLS, on one address or on many, and counts each of them. It parses only as
+// much HTTP as a POST needs and answers with prepared bytes: net/http's server would be slower than the
+// sender.
 type Receiver struct {
 	Hosts []string      // ip:port of each
 	Delay time.Duration // before each answer; set before the first callback
@@ -37,7 +37,8 @@ type Receiver struct {
 }
 
 // NewReceiver listens, with certificates of an authority. Each host beyond the first is a loopback address of
-// its own, so that it is a host of its own to the sender; only Linux has such addresses by itself.
+// its own, so that it is a host of its own to the sender; only Linux has such addresses without
+// configuration.
 func NewReceiver(ca *localca.Authority, hosts int) (*Receiver, error) {
 	r := &Receiver{ca: ca, conns: map[net.Conn]struct{}{}, tally: newTally(0)}
 	port := "0"
@@ -82,7 +83,7 @@ func (r *Receiver) listen(address string) error {
 	return nil
 }
 
-// URL returns the address of callbacks to a host, counted from 0; the hosts come round again.
+// URL returns the address of callbacks to a host, counted from 0; the hosts repeat.
 func (r *Receiver) URL(i int) string { return "https://" + r.Hosts[i%len(r.Hosts)] + ReceiverPath }
 
 // Count begins a new tally, which is complete with the given number of callbacks.
@@ -159,7 +160,7 @@ func (r *Receiver) serve(c *tls.Conn) {
 		if r.Delay > 0 {
 			time.Sleep(r.Delay)
 		}
-		t.underWay.Add(-1) // with the answer the sender may begin the next one
+		t.underWay.Add(-1) // after the answer the sender may begin the next one
 		if _, err := c.Write(noContent); err != nil {
 			return
 		}

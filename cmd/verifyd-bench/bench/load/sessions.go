@@ -12,7 +12,7 @@ import (
 	"verifyd/sessions/store"
 )
 
-// fillers is how many callers prepare a store at once: as many as one batch takes.
+// fillers is how many callers prepare a store concurrently: as many as one batch takes.
 const fillers = 256
 
 // Verified is the outcome that every session gets.
@@ -25,7 +25,7 @@ type Sessions struct {
 	stop func()
 }
 
-// OpenSessions runs the writers until Close. sync is what the store does.
+// OpenSessions runs the writers until Close. sync is the sync mode of the store.
 func OpenSessions(conn *natsconf.Conn, key secretbox.Key, sync string) *Sessions {
 	newWriter := natsconf.NewWriter
 	if sync == string(embedded.SyncInterval) { // as in the service
@@ -44,7 +44,7 @@ func OpenSessions(conn *natsconf.Conn, key secretbox.Key, sync string) *Sessions
 // Close stops the writers and waits for them. The connection stays.
 func (s *Sessions) Close() { s.stop() }
 
-// CreateAll starts n sessions. Many go on at once, so that they share batches.
+// CreateAll starts n sessions, many concurrently, so that they share batches.
 func (s *Sessions) CreateAll(ctx context.Context, n int, account string,
 	callbackURL func(i int) string) ([]sessions.ID, error) {
 	ids := make([]sessions.ID, n)
@@ -69,15 +69,15 @@ func (s *Sessions) ReadAndComplete(ctx context.Context, id sessions.ID) error {
 	return err
 }
 
-// CompleteAll completes the sessions, many at once.
+// CompleteAll completes the sessions, many concurrently.
 func (s *Sessions) CompleteAll(ctx context.Context, ids []sessions.ID) error {
 	return InParallel(ctx, fillers, len(ids), func(ctx context.Context, i int) error {
 		return s.ReadAndComplete(ctx, ids[i])
 	})
 }
 
-// Serve runs actors of the project outside of the service until stop is called, which waits for them. A
-// failure ends the actor; what was asked of it then fails, and is counted there.
+// Serve runs actors of the service in this process until stop is called, which waits for them. A failure ends
+// the actor; calls of it then fail, and are counted by the caller.
 func Serve(actors ...interface {
 	Serve(ctx context.Context) error
 }) (stop func()) {

@@ -9,5 +9,5 @@ import (
 // process at whole milliseconds, which would be most of what a schedule measures.
 func preciseSleep(d time.Duration) {
 	t := syscall.NsecToTimespec(d.Nanoseconds())
-	_ = syscall.Nanosleep(&t, nil) // a signal may wake it early: callers look at the clock again
+	_ = syscall.Nanosleep(&t, nil) // a signal may wake it early: callers check the clock again
 }

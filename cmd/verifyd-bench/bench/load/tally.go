@@ -12,9 +12,9 @@ import (
 
 // Tally is the count of one measurement.
 type Tally struct {
-	Done chan struct{} // closed when as many have come as are wanted
+	Done chan struct{} // closed when the expected number has arrived
 
-	underWay, highest atomic.Int64 // callbacks that are not answered yet, and how many these were at the most
+	underWay, highest atomic.Int64 // callbacks that are not answered yet, and their maximum
 
 	mu         sync.Mutex
 	want       int
@@ -39,7 +39,7 @@ func (t *Tally) begin() {
 	}
 }
 
-// MaxAtOnce returns how many callbacks were under way at once, at the most.
+// MaxAtOnce returns the maximum number of concurrent callbacks.
 func (t *Tally) MaxAtOnce() int64 { return t.highest.Load() }
 
 func (t *Tally) receive(id string, at time.Time) {
@@ -63,7 +63,7 @@ func (t *Tally) receive(id string, at time.Time) {
 	}
 }
 
-// Wait returns when a callback arrived, once it has.
+// Wait waits for a callback and returns when it arrived.
 func (t *Tally) Wait(ctx context.Context, id string) (time.Time, error) {
 	t.mu.Lock()
 	if at, ok := t.at[id]; ok {
@@ -85,8 +85,8 @@ func (t *Tally) Wait(ctx context.Context, id string) (time.Time, error) {
 	}
 }
 
-// Seen returns how many callbacks have arrived, how many arrived again, and the time from the first to the
-// last.
+// Seen returns how many callbacks have arrived, how many of them repeatedly, and the time from the first to
+// the last.
 func (t *Tally) Seen() (n int, duplicates int64, took time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -101,14 +101,14 @@ func (t *Tally) Arrival(id string) (time.Time, bool) {
 	return at, ok
 }
 
-// First returns when the first of them arrived.
+// First returns when the first one arrived.
 func (t *Tally) First() time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.began
 }
 
-// Arrivals returns when each of them arrived first, in order.
+// Arrivals returns the first arrival of each, in order.
 func (t *Tally) Arrivals() []time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()

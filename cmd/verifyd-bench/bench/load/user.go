@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// user is a person with a browser, as far as requests and cookies go. The fields of the service's own forms
-// are known; those of the provider come with the redirect to it.
+// user is a person with a browser, as far as requests and cookies go. It knows the fields of the service's
+// forms; those of the provider come with the redirect to it.
 type user struct {
 	service  *Conn // the integrator uses it too
 	provider *Conn
@@ -29,11 +29,11 @@ func (u *user) close() {
 	u.provider.Close()
 }
 
-// Waits are how long a user waited for the answers of one walk, and then for the callback.
+// Waits are a user's waiting times in one walk: for the answers, and then for the callback.
 type Waits struct {
 	Page, Press, Return, Outcome time.Duration
 
-	// Receipt is from the request that decides, the return, to the arrival of the callback.
+	// Receipt is the time from the deciding request, the return, to the arrival of the callback.
 	Receipt time.Duration
 	// PageBytes is the length of the first page.
 	PageBytes int
@@ -45,8 +45,8 @@ const (
 	VerifiedHeading = "You are verified"
 )
 
-// signIn walks from the service's page to the one that shows the outcome, and returns when it came back from
-// the provider.
+// signIn goes from the service's page to the one that shows the outcome, and returns when the provider
+// redirected back.
 func (u *user) signIn(ctx context.Context, token string, w *Waits) (returned time.Time, err error) {
 	began := time.Now()
 	opened, err := u.expect(ctx, u.service, http.StatusOK, http.MethodGet, "/?session="+token, "", "")
@@ -85,7 +85,7 @@ func (u *user) signIn(ctx context.Context, token string, w *Waits) (returned tim
 	return returned, nil
 }
 
-// atProvider signs in at the dev network, and returns the path and query of the way back.
+// atProvider signs in at the dev network, and returns the path and query of the return.
 func (u *user) atProvider(ctx context.Context, link string) (string, error) {
 	to, err := url.Parse(link)
 	if err != nil {

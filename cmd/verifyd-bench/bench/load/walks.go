@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Walks are users who go through whole sessions, one after the other: init, sign-in, callback.
+// Walks are users who go through whole sessions repeatedly: init, sign-in, callback.
 type Walks struct {
 	Steps []Step // of each user; one is done when the callback has arrived
 
@@ -15,7 +15,7 @@ type Walks struct {
 	waits [][]Waits // of each user's walks
 }
 
-// Site is what walks go to.
+// Site is what walks run against.
 type Site struct {
 	Service string // host:port
 	Init    []byte // the request that starts a session
@@ -24,7 +24,7 @@ type Site struct {
 	Tally   *Tally // of the receiver that Init names
 }
 
-// NewWalks returns users of a site. They connect with their first requests.
+// NewWalks returns the users of a site. They connect with their first requests.
 func NewWalks(users int, at Site) *Walks {
 	w := &Walks{waits: make([][]Waits, users)}
 	for i := range users {
@@ -55,10 +55,10 @@ func (u *user) walk(ctx context.Context, at Site) (w Waits, err error) {
 	return w, err
 }
 
-// Forget drops the waits so far: they were a warm-up's.
+// Forget drops the waits so far, which belong to the warm-up.
 func (w *Walks) Forget() { clear(w.waits) }
 
-// Waited returns one of the waits of all walks, sorted.
+// Waited returns one kind of wait from all walks, sorted.
 func (w *Walks) Waited(which func(Waits) time.Duration) (all []time.Duration) {
 	for _, waits := range w.waits {
 		for _, of := range waits {

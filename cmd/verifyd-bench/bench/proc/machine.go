@@ -12,14 +12,13 @@ import (
 // ticksPerSecond is the unit of CPU time in /proc on every architecture (USER_HZ).
 const ticksPerSecond = 100
 
-// Others watches what programs beside the bench use of the machine: it explains figures that are worse than
-// they were.
+// Others measures what other programs use of the machine: it explains figures that are worse than before.
 type Others struct {
 	began     time.Time
 	busy, own time.Duration
 }
 
-// WatchOthers begins to watch.
+// WatchOthers begins a measurement.
 func WatchOthers() Others {
 	busy, own := busyTimes()
 	return Others{began: time.Now(), busy: busy, own: own}
@@ -52,8 +51,8 @@ func busyTimes() (busy, own time.Duration) {
 	return busy, statTime(mine, 4)
 }
 
-// statTime adds up as many of the times of a /proc/PID/stat (proc_pid_stat(5)): utime, stime, cutime, cstime.
-// It is negative if they do not stand there.
+// statTime returns the sum of the first n times in /proc/PID/stat (proc_pid_stat(5)): utime, stime, cutime,
+// cstime. It is negative if they are missing.
 func statTime(stat []byte, times int) (total time.Duration) {
 	// The second field is the program's name in parentheses and may hold anything; utime is field 14.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))

@@ -2,6 +2,6 @@ package proc
 
 import "syscall"
 
-// notOrphaned has a child killed when the bench is, by whatever: a service that goes on would load the next
-// measurement.
+// notOrphaned makes the kernel kill a child when the bench is killed: a service that keeps running would load
+// the next measurement.
 func notOrphaned() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

@@ -4,5 +4,5 @@ package proc
 
 import "syscall"
 
-// notOrphaned does nothing where the system has no means: a bench that is killed leaves its children there.
+// notOrphaned does nothing on systems without the means: a killed bench leaves its children there.
 func notOrphaned() *syscall.SysProcAttr { return nil }

@@ -15,7 +15,7 @@ const (
 	// stopWithin is how long a child may take to stop by itself before it is killed: a dispatcher's drain
 	// takes the longest.
 	stopWithin = 30 * time.Second
-	// tailBytes is how much of a child's log is kept, to be shown should it fail.
+	// tailBytes is how much of a child's log is kept, to be shown if it fails.
 	tailBytes = 4 << 10
 )
 
@@ -28,8 +28,8 @@ type Process struct {
 	log *tail // the end of what it wrote to standard error
 }
 
-// Start runs a binary as child, with further variables. Variables of verifyd in this process's environment do
-// not reach it: what is measured is what the bench says.
+// Start runs a binary as a child, with additional variables. Variables of verifyd in this process's
+// environment are not passed on: only the bench configures what it measures.
 func Start(file string, args, env []string, stdin io.Reader, stdout io.Writer) (*Process, error) {
 	exited := make(chan struct{})
 	p := &Process{Exited: exited, log: &tail{}}
@@ -47,19 +47,19 @@ func Start(file string, args, env []string, stdin io.Reader, stdout io.Writer) (
 		return nil, fmt.Errorf("start %s %s: %w", file, args[0], err)
 	}
 	go func() {
-		_ = p.cmd.Wait() // its log says how it ended
+		_ = p.cmd.Wait() // its log shows how it ended
 		close(exited)
 	}()
 	return p, nil
 }
 
-// Stop asks the child to end, and waits until it has.
+// Stop asks the child to exit, and waits for it.
 func (p *Process) Stop() {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may be gone
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have exited
 	p.Await()
 }
 
-// Await waits until the child has ended by itself, and kills it where that takes too long.
+// Await waits until the child has exited by itself, and kills it if that takes too long.
 func (p *Process) Await() {
 	select {
 	case <-p.Exited:

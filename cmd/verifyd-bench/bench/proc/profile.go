@@ -22,16 +22,16 @@ const (
 )
 
 // Profile is a CPU profile of a service, taken while a row is measured. It costs the service one or two
-// hundredths.
+// percent.
 type Profile struct {
 	dir, mode string
-	done      chan struct{} // closed when data and err stand
+	done      chan struct{} // closed when data and err are set
 	data      []byte
 	err       error
 }
 
 // StartProfile begins a profile that takes as long as a measurement. admin is the address of the service's
-// operators' server; dir is where the profile will be kept, and mode what the store does.
+// operators' server; dir is where the profile will be kept, and mode the sync mode of the store.
 func StartProfile(admin, dir, mode string, takes time.Duration) *Profile {
 	p := &Profile{dir: dir, mode: mode, done: make(chan struct{})}
 	seconds := max(1, int(min(takes, maxProfile).Round(time.Second).Seconds()))

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// Usage is what a process uses from a moment on.
+// Usage is what a process uses from an instant on.
 type Usage struct {
-	Profile *Profile // of that time; nil: none is taken
+	Profile *Profile // of that time; nil: no profile
 
 	p   *Process
 	cpu time.Duration // at the beginning
 }
 
-// Measure begins a measurement of the process. A new peak begins too, where the system allows it.
+// Measure begins a measurement of the process. A new peak begins too, if the system allows it.
 func (p *Process) Measure() Usage {
 	p.resetPeak()
 	return Usage{p: p, cpu: p.cpuTime()}
@@ -27,8 +27,8 @@ func (p *Process) Measure() Usage {
 // SinceStart is a measurement that began with the process.
 func (p *Process) SinceStart() Usage { return Usage{p: p} }
 
-// Used returns the CPU time that was used since the beginning, and the most memory that was resident, in
-// bytes. If the system does not report them, the time is negative and the memory 0.
+// Used returns the CPU time that was used since the beginning, and the peak of resident memory, in bytes. If
+// the system does not report them, the time is negative and the memory 0.
 func (u Usage) Used() (cpu time.Duration, peak int64) {
 	cpu = -1
 	if now := u.p.cpuTime(); now >= 0 && u.cpu >= 0 {
@@ -49,7 +49,7 @@ func (p *Process) cpuTime() time.Duration {
 // Resident returns how many bytes of the process are resident in memory; 0 if the system does not report it.
 func (p *Process) Resident() int64 { return p.memory("VmRSS:") }
 
-// Peak returns how many were resident at most since the start, or since the last Measure.
+// Peak returns the maximum since the start, or since the last Measure.
 func (p *Process) Peak() int64 { return p.memory("VmHWM:") }
 
 // memory returns the figure of a line of /proc/PID/status.

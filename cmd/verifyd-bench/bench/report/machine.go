@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Machine is where it was measured.
+// Machine describes the machine of a measurement.
 type Machine struct {
 	Version    string  `json:"verifyd"`
 	Go         string  `json:"go"`
@@ -17,19 +17,19 @@ type Machine struct {
 	Cores      int     `json:"cores"`                  // shared by generator, receiver and service
 	Others     float64 `json:"others_cores,omitempty"` // how many of them other programs used meanwhile
 	Filesystem string  `json:"filesystem,omitempty"`   // of the stores
-	Sync       float64 `json:"fsync_us,omitempty"`     // the median of a written and synced 4 KiB
+	Sync       float64 `json:"fsync_us,omitempty"`     // the median of a synced write of 4 KiB
 	Duration   float64 `json:"duration_s"`             // of one measurement
 	Runs       int     `json:"runs"`
 	Scale      float64 `json:"scale,omitempty"`
 }
 
-// ThisMachine returns what is known of this machine before anything is measured. dir is where the stores are.
+// ThisMachine describes this machine before anything is measured. dir is where the stores are.
 func ThisMachine(dir string) Machine {
 	m := Machine{
 		Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Cores: runtime.GOMAXPROCS(0),
 		Filesystem: filesystemOf(dir),
 	}
-	m.Sync, _ = syncTime(dir) // left out where it cannot be measured
+	m.Sync, _ = syncTime(dir) // left out if it cannot be measured
 	return m
 }
 
@@ -57,8 +57,8 @@ func filesystemOf(dir string) (kind string) {
 	return kind
 }
 
-// syncTime returns the median time in microseconds of a write of 4 KiB that is synced: what every durable
-// write waits for at least.
+// syncTime returns the median time in microseconds of a write of 4 KiB that is synced: the minimum of every
+// durable write.
 func syncTime(dir string) (_ float64, err error) {
 	f, err := os.Create(filepath.Join(dir, "fsync")) //nolint:gosec // the bench's own folder
 	if err != nil {

@@ -25,5 +25,5 @@ func medianFloat(values []float64) float64 {
 	return median(values, func(a, b float64) float64 { return (a + b) / 2 })
 }
 
-// Milliseconds returns a time as figures give it.
+// Milliseconds returns a duration as figures show it.
 func Milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -7,7 +7,7 @@ import (
 )
 
 // Progress shows on standard error what is being measured: on a terminal in one line that is rewritten,
-// otherwise in a line each.
+// otherwise one a line.
 type Progress struct {
 	out      io.Writer
 	terminal bool
@@ -19,13 +19,13 @@ func NewProgress(out io.Writer, terminal bool) *Progress {
 	return &Progress{out: out, terminal: terminal, began: time.Now()}
 }
 
-// The line's beginning, and the end of what stood there.
+// Return to the line's beginning, and clear the line.
 const (
 	lineStart = "\r"
 	lineErase = "\x1b[K"
 )
 
-// Step shows what comes next.
+// Step shows the next step.
 func (p *Progress) Step(what string) {
 	line := fmt.Sprintf("%5.0f s  %s", time.Since(p.began).Seconds(), what)
 	if p.terminal {
@@ -35,7 +35,7 @@ func (p *Progress) Step(what string) {
 	_, _ = fmt.Fprintln(p.out, line)
 }
 
-// End leaves a clean line behind.
+// End clears the line.
 func (p *Progress) End() {
 	if p.terminal {
 		_, _ = fmt.Fprint(p.out, lineStart+lineErase)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Sample is what one measurement of one row gave.
+// Sample is the result of one measurement of one row.
 type Sample struct {
 	Row, Variant string
 	Clients      int // at once; 0 if there are none
@@ -30,7 +30,7 @@ func (s *Sample) Rate() float64 {
 	return float64(s.Ops) / s.Took.Seconds()
 }
 
-// Note enters a further figure.
+// Note adds a figure.
 func (s *Sample) Note(name string, v float64) {
 	if s.more == nil {
 		s.more = map[string]float64{}
@@ -41,19 +41,19 @@ func (s *Sample) Note(name string, v float64) {
 // Label names the row.
 func (s *Sample) Label() string { return label(s.Row, s.Variant) }
 
-// rowKey is what the runs of a row have in common.
+// rowKey identifies the runs of a row.
 type rowKey struct {
 	sync, row, variant string
 	c                  int
 }
 
-// Samples are the measurements so far, in the order in which their rows came up first.
+// Samples are the measurements so far, in the order in which their rows first appeared.
 type Samples struct {
 	order []rowKey
 	runs  map[rowKey][]Sample
 }
 
-// Add enters a measurement in a mode of the store.
+// Add adds a measurement in a sync mode.
 func (a *Samples) Add(sync string, s Sample) {
 	k := rowKey{sync, s.Row, s.Variant, s.Clients}
 	if a.runs == nil {
@@ -97,8 +97,7 @@ func label(row, variant string) string {
 	return row + " " + variant
 }
 
-// Results returns the results of the rows, in the order in which these are named, for one mode of the store
-// after the other.
+// Results returns the results of the rows, in the given order, for each sync mode.
 func (a *Samples) Results(rows []string) (all []Result) {
 	var syncs []string // as they were measured
 	for _, k := range a.order {
@@ -136,7 +135,7 @@ func resultOf(k rowKey, runs []Sample) Result {
 		return float64(s.CPU) / float64(time.Microsecond) / float64(max(1, s.Ops)), s.CPU >= 0 && s.Ops > 0
 	})
 	r.PeakBytes = int64(of(func(s Sample) (float64, bool) { return float64(s.Peak), s.Peak > 0 }))
-	// Each run is compared with the ceiling that ran beside it, so that a disturbance of both cancels out.
+	// Each run is compared with the ceiling that ran alongside it, so that a disturbance of both cancels out.
 	r.Share = of(func(s Sample) (float64, bool) {
 		if s.Ceiling == nil || s.Ceiling.Rate() == 0 {
 			return 0, false

@@ -11,7 +11,7 @@ import (
 	"text/tabwriter"
 )
 
-// DocumentOnly begins the names of further figures that the document has and the table has no room for.
+// DocumentOnly is the prefix of figures that are only in the document, since the table has no space for them.
 const DocumentOnly = "tenth_"
 
 // Document is what --json prints. The names of its members do not change.
@@ -21,7 +21,7 @@ type Document struct {
 	Failures []Failure `json:"failures"`
 }
 
-// Failure is a row that could not be measured to its end.
+// Failure is a row whose measurement did not finish.
 type Failure struct {
 	Rows  []string `json:"rows"`
 	Sync  string   `json:"sync"`
@@ -39,7 +39,7 @@ func (d Document) PrintJSON(out io.Writer) error {
 	return nil
 }
 
-// PrintTable prints machine and results for people. remarks are lines that stand above the rows.
+// PrintTable prints machine and results for people. remarks are lines above the rows.
 func (d Document) PrintTable(out io.Writer, remarks ...string) error {
 	m := d.Machine
 	var b strings.Builder
@@ -90,7 +90,7 @@ func number(v float64, decimals int) string {
 	return strconv.FormatFloat(v, 'f', decimals, 64)
 }
 
-// notes are what has no column.
+// notes returns the figures without a column.
 func (r Result) notes() string {
 	var notes []string
 	if r.Errors > 0 {
