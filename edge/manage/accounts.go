@@ -41,7 +41,7 @@ const (
 	stateDeletion  = "deletion_asked"
 )
 
-// accountDoc is an account in an answer. What is null is not set: the service's default counts.
+// accountDoc is an account in an answer. A null member is not set: the service's default applies.
 type accountDoc struct {
 	ID             string      `json:"id"`
 	Name           string      `json:"name"`
@@ -49,7 +49,7 @@ type accountDoc struct {
 	CreatedAt      string      `json:"created_at"`
 	FormerNames    []formerDoc `json:"former_names"`
 	Disabled       bool        `json:"disabled"`    // by an operator
-	DisabledAt     *string     `json:"disabled_at"` // out of service since, for whatever reason
+	DisabledAt     *string     `json:"disabled_at"` // disabled since, for any reason
 	DisabledReason string      `json:"disabled_reason"`
 	DeletesAt      *string     `json:"deletes_at"`
 	VerifiedName   *string     `json:"verified_name"`
@@ -65,24 +65,25 @@ type accountDoc struct {
 	Logo           *logoDoc    `json:"logo"`
 	NoticeHost     *string     `json:"notice_host"` // where notices are posted; path and query may be secrets
 	Members        int         `json:"members"`
-	Keys           int         `json:"keys"`                 // that work
-	CreatedBy      *creatorDoc `json:"created_by,omitempty"` // where one account is read
+	Keys           int         `json:"keys"`                 // active
+	CreatedBy      *creatorDoc `json:"created_by,omitempty"` // the path of one account
 }
 
-// logoDoc says which logo users see.
+// logoDoc describes the logo that users see.
 type logoDoc struct {
 	Width  int    `json:"width"`
 	Height int    `json:"height"`
 	Digest string `json:"digest"` // SHA-256 of the PNG, hexadecimal
 }
 
-// formerDoc is a name that the account had, and until when it is nobody else's; null where nobody noted it.
+// formerDoc is a former name of the account, and until when no other account can take it; null if that was
+// not recorded.
 type formerDoc struct {
 	Name      string  `json:"name"`
 	KeptUntil *string `json:"kept_until"`
 }
 
-// creatorDoc is who made an account, where the audit log reaches back to it.
+// creatorDoc is the creator of an account, if the audit log reaches back to it.
 type creatorDoc struct {
 	Kind string `json:"kind"`
 	Name string `json:"name"`
@@ -126,7 +127,7 @@ func (h *Handler) accountOf(a account.Account) accountDoc {
 	return doc
 }
 
-// orNull returns a value that is not the zero one.
+// orNull returns nil for the zero value.
 func orNull[T comparable](v T) *T {
 	var zero T
 	if v == zero {
@@ -142,7 +143,7 @@ func stampOrNull(t time.Time) *string {
 	return orNull(web.Timestamp(t))
 }
 
-// POST /manage/accounts makes an account. A repeat is refused, since the name is taken then.
+// POST /manage/accounts creates an account. A repeat is refused, since the name is in use then.
 func (h accountCalls) createAccount(c call) (answer, *problem.Problem) {
 	m, p := c.body("name", "grant_name")
 	if p != nil {
@@ -171,8 +172,8 @@ func (h accountCalls) createAccount(c call) (answer, *problem.Problem) {
 	return answer{status: http.StatusCreated, doc: h.accountOf(a)}, nil
 }
 
-// permit asks for the token once more, right before a change that does not ask for it itself, since there is
-// no account yet that it would be judged by.
+// permit checks the token once more, right before a change that does not check it itself, since there is no
+// account yet.
 func (h accountCalls) permit(c call) error { return h.Accounts.PermitOperator(c.ctx(), c.by) }
 
 const (
@@ -186,7 +187,7 @@ type accountList struct {
 	Next     *string      `json:"next"`
 }
 
-// GET /manage/accounts lists accounts by name, or finds one by the name that it has.
+// GET /manage/accounts lists accounts by name, or finds one by its exact name.
 func (h accountCalls) listAccounts(c call) (answer, *problem.Problem) {
 	q, p := c.query()
 	if p != nil {
@@ -228,7 +229,7 @@ func (h accountCalls) listAccounts(c call) (answer, *problem.Problem) {
 	return answer{status: http.StatusOK, doc: doc}, nil
 }
 
-// cursor reads where a page begins: behind the entry that nextAfter was made of.
+// cursor reads where a page begins: after the entry that nextAfter was derived from.
 func cursor(q *request.Parameters) string {
 	text := q.Single("cursor")
 	after, err := base64.RawURLEncoding.Strict().DecodeString(text)
@@ -257,8 +258,8 @@ func (h accountCalls) readAccount(c call) (answer, *problem.Problem) {
 	return answer{status: http.StatusOK, doc: doc}, nil
 }
 
-// DELETE /manage/accounts/{account} takes an account out of service and has it deleted in seven days. A
-// repeat is harmless.
+// DELETE /manage/accounts/{account} disables an account and schedules its deletion in seven days. A repeat is
+// harmless.
 func (h accountCalls) deleteAccount(c call) (answer, *problem.Problem) {
 	return h.changed(h.Accounts.AskDeletion(c.ctx(), c.by, c.account()))
 }

@@ -21,7 +21,7 @@ func (h *Handler) auditOperations() []operation {
 type recordDoc struct {
 	At       string            `json:"at"`
 	Who      string            `json:"who"`
-	Identity *string           `json:"identity"` // of a member: a name is their own choice
+	Identity *string           `json:"identity"` // of a member: members choose their names
 	What     string            `json:"what"`
 	On       *string           `json:"on"`
 	Detail   map[string]string `json:"detail"`
@@ -36,8 +36,8 @@ type auditPage struct {
 // maxAuditPage is how many entries the log reads at once.
 const maxAuditPage = 100
 
-// GET /manage/accounts/{account}/audit reads an account's audit log, newest first; that of one that was
-// deleted, too.
+// GET /manage/accounts/{account}/audit reads an account's audit log, newest first, even if the account was
+// deleted.
 func (h *Handler) listAudit(c call) (answer, *problem.Problem) {
 	q, p := c.query()
 	if p != nil {

@@ -11,9 +11,9 @@ import (
 	"verifyd/sessions/urlpolicy"
 )
 
-// PATCH /manage/accounts/{account} changes the members that the body has, each with a record of its own in
-// the audit log. The form of the body is checked before anything is changed. If a later change is refused,
-// the earlier ones stand, and a repeat of the whole is harmless.
+// PATCH /manage/accounts/{account} changes the members in the body, each with a record of its own in the
+// audit log. The form of the body is checked before anything is changed. If a later change is refused, the
+// earlier ones remain, and repeating the whole request is harmless.
 func (h accountCalls) changeAccount(c call) (answer, *problem.Problem) {
 	m, p := c.body("name", "grant_name", "verified_name", "quota", "binding", "max_users", "return_url",
 		"colour", "notice_url", "disabled", "disabled_reason")
@@ -36,8 +36,8 @@ func (h accountCalls) changeAccount(c call) (answer, *problem.Problem) {
 	return h.changed(h.Accounts.Account(c.ctx(), c.account()))
 }
 
-// changesOf reads what a body changes, in the order in which that is done: a mark is for the name that the
-// account has by then.
+// changesOf reads the changes in a body, in the order in which they are made: the verified mark is for the
+// name that the account has by then.
 func (h accountCalls) changesOf(m *request.Members) (changes []func(call) error) {
 	add := func(given bool, do func(call) error) {
 		if given {
@@ -58,7 +58,7 @@ func (h accountCalls) changesOf(m *request.Members) (changes []func(call) error)
 		_, err := h.Accounts.SetVerified(c.ctx(), c.by, c.account(), verified, verified != "")
 		return err
 	})
-	quota, limited := wholeOrNull(m, "quota")
+	quota, limited := intOrNull(m, "quota")
 	add(limited, func(c call) error { return h.Accounts.SetQuota(c.ctx(), c.by, c.account(), quota) })
 	if to := bindingOf(m); to != (accountstore.Binding{}) {
 		add(true, func(c call) error { return h.Accounts.SetBinding(c.ctx(), c.by, c.account(), to) })
@@ -73,7 +73,7 @@ func (h accountCalls) changesOf(m *request.Members) (changes []func(call) error)
 	return changes
 }
 
-// addService adds what takes the account out of service or puts it back.
+// addService adds the change that disables or enables the account.
 func (h accountCalls) addService(m *request.Members, add func(bool, func(call) error)) {
 	disabled, given := m.Flag("disabled")
 	reason, withReason := m.Text("disabled_reason", false)
@@ -90,7 +90,7 @@ func (h accountCalls) addService(m *request.Members, add func(bool, func(call) e
 	})
 }
 
-// noticeURL reads where notices are posted. Which addresses may be dialled is judged where one is.
+// noticeURL reads where notices are posted. Which addresses may be dialled is checked at the dial.
 func noticeURL(m *request.Members) (to urlpolicy.URL, given bool) {
 	text, given := textOrNull(m, "notice_url")
 	if !given || text == "" {
@@ -107,13 +107,13 @@ func bindingOf(m *request.Members) (to accountstore.Binding) {
 	if text, given := textOrNull(m, "binding"); given {
 		to.Level = new(proof.Level(text))
 	}
-	if users, given := wholeOrNull(m, "max_users"); given {
+	if users, given := intOrNull(m, "max_users"); given {
 		to.MaxUsers = new(int(min(users, accountstore.MaxUsersLimit+1)))
 	}
 	return to
 }
 
-// textOrNull reads a member that is a text, or null where nothing is to be set. Empty is neither.
+// textOrNull reads a member that is a text, or null to unset it. An empty text is invalid.
 func textOrNull(m *request.Members, name string) (text string, given bool) {
 	if m.Null(name) {
 		return "", true
@@ -126,12 +126,12 @@ func textOrNull(m *request.Members, name string) (text string, given bool) {
 	return text, given
 }
 
-// wholeOrNull is textOrNull for a number from 1 on.
-func wholeOrNull(m *request.Members, name string) (n int64, given bool) {
+// intOrNull is textOrNull for an integer from 1 on.
+func intOrNull(m *request.Members, name string) (n int64, given bool) {
 	if m.Null(name) {
 		return 0, true
 	}
-	n, given = m.Whole(name)
+	n, given = m.Int(name)
 	if given && n < 1 {
 		m.Faultf(name, fault.Value, "the field is %d; it must be 1 or more, or null to set nothing", n)
 		return 0, false

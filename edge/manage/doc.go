@@ -1,6 +1,6 @@
-// Package manage is the management interface: what an operator's programs do with accounts, API keys,
-// signing secrets and members over HTTP, by an operator token (package grant). Its routes, all below the path
-// of the base URL:
+// Package manage is the management interface: how an operator's programs manage accounts, API keys, signing
+// secrets and members over HTTP, with an operator token (package grant). Its routes, all below the path of
+// the base URL:
 //
 //	POST   /manage/accounts                                make an account
 //	GET    /manage/accounts                                list accounts, by name; ?name= finds one
@@ -29,14 +29,14 @@
 //
 // The law:
 //
-//  1. A request is judged in this order: token (401), scope (403), query and body (400), what is stored. The
+//  1. A request is checked in this order: token (401), scope (403), query and body (400), stored state. The
 //     token is read from the store's leader each time, so that a revoked one is refused at once, and the
-//     store asks for it again before it changes anything.
+//     store checks it again before it changes anything.
 //  2. Every change is one of package accountstore's, with the token as the actor in the audit log.
-//  3. Bodies and queries are exact: a member or a parameter that is not known is a fault.
-//  4. A secret is in the one answer that made it, and in no other. So nobody reads a signing secret here that
-//     was made before, and login links, which stand where no edge can write, are listed alone.
-//  5. What is answered was read from the store's leader: a list has what was made right before it. Only the
-//     number of an account's keys comes from memory. A list reads all of its kind, which is why few requests
-//     are under way at once.
+//  3. Bodies and queries are exact: an unknown member or parameter is a fault.
+//  4. A secret is only in the answer that created it. So existing signing secrets cannot be read here, and
+//     login links, which are stored where no edge can write, are only listed.
+//  5. Answers are read from the store's leader: a list has what was created right before it. Only the number
+//     of an account's keys comes from memory. A list reads all entries of its kind, so only few requests run
+//     concurrently.
 package manage

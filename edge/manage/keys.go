@@ -31,7 +31,7 @@ func (h keyCalls) operations() []operation {
 	}
 }
 
-// keyDoc is an API key in an answer. What is null is not set: the service's default counts.
+// keyDoc is an API key in an answer. A null member is not set: the service's default applies.
 type keyDoc struct {
 	ID          string  `json:"id"`
 	Account     string  `json:"account"`
@@ -39,7 +39,7 @@ type keyDoc struct {
 	Name        string  `json:"name"`
 	Mode        string  `json:"mode"`
 	State       string  `json:"state"`
-	Hint        string  `json:"hint"` // how people tell it from others
+	Hint        string  `json:"hint"` // how people recognize it
 	RateLimit   *string `json:"rate_limit"`
 	Policy      *string `json:"policy"`
 	CreatedAt   string  `json:"created_at"`
@@ -56,12 +56,12 @@ type listedKeyDoc struct {
 	LastUsedAt *string `json:"last_used_at"`
 }
 
-// secretKeyDoc is a key in the answer that made it.
+// secretKeyDoc is a key in the answer that created it.
 type secretKeyDoc struct {
 	keyDoc
 
 	Secret string `json:"secret"`
-	// Stored is false if the store did not say that it took the key.
+	// Stored is false if the store did not confirm the key.
 	Stored bool `json:"stored"`
 }
 
@@ -89,8 +89,7 @@ type keyList struct {
 	Next *string        `json:"next"`
 }
 
-// GET /manage/keys lists the keys of all accounts, those that were deleted among them, oldest first; ?id=
-// finds one.
+// GET /manage/keys lists the keys of all accounts, including deleted ones, oldest first; ?id= finds one.
 func (h keyCalls) listAllKeys(c call) (answer, *problem.Problem) {
 	q, p := c.query()
 	if p != nil {
@@ -149,7 +148,7 @@ func (h keyCalls) pageOfKeys(c call, q *request.Parameters, read func() ([]accou
 	return answer{status: http.StatusOK, doc: doc}, nil
 }
 
-// keyCursor reads the key behind which a page begins, as far as it says where that is.
+// keyCursor reads the key after which a page begins, with only what its position needs.
 func keyCursor(q *request.Parameters) account.Key {
 	text := cursor(q)
 	if text == "" {
@@ -163,7 +162,7 @@ func keyCursor(q *request.Parameters) account.Key {
 	return account.Key{CreatedAt: created, ID: id}
 }
 
-// POST /manage/accounts/{account}/keys makes a key, and shows it this once.
+// POST /manage/accounts/{account}/keys creates a key, and shows it only this once.
 func (h keyCalls) createKey(c call) (answer, *problem.Problem) {
 	m, p := c.body("name", "mode", "expires_at", "rate_limit", "policy")
 	if p != nil {
@@ -208,8 +207,8 @@ func keyOptions(m *request.Members) (o account.KeyOptions) {
 	return o
 }
 
-// madeKey answers with a key that was made. If the store did not say that it took it, the key is shown all
-// the same: it may be the one that works.
+// madeKey answers with a new key. If the store did not confirm it, it is shown anyway: it may be the one that
+// works.
 func (h keyCalls) madeKey(secret string, k account.Key, err error) (answer, *problem.Problem) {
 	doc := secretKeyDoc{h.keyOf(k), secret, true}
 	switch {
@@ -224,14 +223,14 @@ func (h keyCalls) madeKey(secret string, k account.Key, err error) (answer, *pro
 }
 
 const (
-	// standardGrace is how long a rolled key goes on working where the request does not say, as for the
+	// standardGrace is how long a rolled key keeps working if the request does not set it, as for the
 	// command.
 	standardGrace = 24 * time.Hour
-	// maxSeconds keeps a number of seconds within a time.Duration; it is far beyond what is taken.
+	// maxSeconds keeps a number of seconds within a time.Duration; it is far above what is accepted.
 	maxSeconds = int64(1 << 32)
 )
 
-// POST /manage/accounts/{account}/keys/{key}/roll puts a key in the place of another, and shows it this once.
+// POST /manage/accounts/{account}/keys/{key}/roll replaces a key, and shows the new one only this once.
 func (h keyCalls) rollKey(c call) (answer, *problem.Problem) {
 	grace, p := c.span("grace_seconds", standardGrace)
 	if p != nil {
@@ -241,7 +240,7 @@ func (h keyCalls) rollKey(c call) (answer, *problem.Problem) {
 	return h.madeKey(secret, k, err)
 }
 
-// DELETE /manage/accounts/{account}/keys/{key} ends a key for good. A repeat is harmless.
+// DELETE /manage/accounts/{account}/keys/{key} ends a key permanently. A repeat is harmless.
 func (h keyCalls) revokeKey(c call) (answer, *problem.Problem) {
 	k, err := h.Accounts.RevokeKey(c.ctx(), c.by, c.account(), c.key())
 	if err != nil {

@@ -46,20 +46,20 @@ const (
 )
 
 const (
-	// maxRequests are under way at once in a process. Each costs reads of the store's leader before it is
-	// known whether its token is any good.
+	// maxRequests bounds the concurrent requests of a process. Each costs reads of the store's leader before
+	// its token is known to be valid.
 	maxRequests = 32
-	// maxOfAddress of them come from one address, so that whoever guesses tokens keeps nobody out.
+	// maxOfAddress bounds those of one address, so that somebody who guesses tokens does not keep others out.
 	maxOfAddress = 8
 )
 
-// Directory has accounts and keys in memory; a *keymirror.Mirror.
+// Directory holds accounts and keys in memory; a *keymirror.Mirror.
 type Directory interface {
 	Keys(account string) []account.Key
 	Name(id string) (string, bool)
 }
 
-// FailedKeys limits how often an address may come without a valid token; a *limit.Failures.
+// FailedKeys limits how often an address may send requests without a valid token; a *limit.Failures.
 type FailedKeys interface {
 	Fail(address netip.Addr, now time.Time) limit.Decision
 }
@@ -85,7 +85,7 @@ type Handler struct {
 	repeats repeats
 }
 
-// New makes the handler. It starts nothing.
+// New returns the handler. It starts nothing.
 func New(c Config) (*Handler, error) {
 	if c.Accounts == nil || c.Conn == nil || c.Directory == nil || c.Store == nil {
 		return nil, errors.New("manage: Accounts, Conn, Directory and Store are required")
@@ -104,19 +104,19 @@ func New(c Config) (*Handler, error) {
 //go:embed openapi.yaml
 var document []byte
 
-// call is a request whose token allows it.
+// call is an authorized request.
 type call struct {
 	by   access.Actor
-	http *http.Request // its context bounds what is asked of the store
+	http *http.Request // its context bounds requests to the store
 }
 
 func (c call) ctx() context.Context { return c.http.Context() }
 
-// account is the id of the account that the path names, which is never empty: that would mean any.
+// account returns the id of the account in the path. It is never empty, which would mean any.
 func (c call) account() string { return cmp.Or(c.http.PathValue("account"), "-") }
 
-// key is the id of the key that the path names. The key itself, which the store takes for a name too, would
-// stand in the logs of whatever is in between.
+// key returns the id of the key in the path. The key itself, which the store accepts too, would be in the
+// logs of proxies.
 func (c call) key() string {
 	id := c.http.PathValue("key")
 	if _, ok := secrets.EntriesOf(id); !ok {
@@ -125,18 +125,18 @@ func (c call) key() string {
 	return id
 }
 
-// answer is what a request gets.
+// answer is the answer to a request.
 type answer struct {
 	status   int
 	doc      any
-	replayed bool // an earlier request got it, too
+	replayed bool // an earlier request got the same
 }
 
-// operation is a row of the route table: what it takes, and what it does.
+// operation is a row of the route table: its input, and what it does.
 type operation struct {
 	method, path, name string
 	scope              grant.Scope
-	makes              bool // something that a repeat would make again: it takes an Idempotency-Key
+	makes              bool // something that a repeat would create again: it accepts an Idempotency-Key
 	do                 func(call) (answer, *problem.Problem)
 }
 
@@ -145,7 +145,7 @@ func (h *Handler) operations() []operation {
 		secretCalls{h}.operations(), h.auditOperations(), h.networkOperations())
 }
 
-// Routes are what the edge mounts.
+// Routes returns the routes for the edge.
 func (h *Handler) Routes() []web.Route {
 	routes := []web.Route{{
 		Method: http.MethodGet, Path: pathOpenAPI, Name: "manage_openapi",
@@ -157,7 +157,7 @@ func (h *Handler) Routes() []web.Route {
 	return routes
 }
 
-// handle answers an operation, once its token allows it.
+// handle answers an operation, if the token allows it.
 func (h *Handler) handle(o operation) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a, p := h.answer(o, r)
@@ -206,8 +206,8 @@ func (h *Handler) answer(o operation, r *http.Request) (answer, *problem.Problem
 	return o.do(c)
 }
 
-// authorize finds out whose token a request has. An address that has failed too often gets a Retry-After
-// instead of the reason; a token that is good is never refused for what others at its address do.
+// authorize finds the token of a request. An address that has failed too often gets a Retry-After instead of
+// the reason; a valid token is never refused because of others at its address.
 func (h *Handler) authorize(ctx context.Context, r *http.Request) (grant.Grant, *problem.Problem) {
 	token, p := h.identify(ctx, r)
 	if p == nil || p.Code != codeTokenMissing && p.Code != codeTokenInvalid ||

@@ -49,14 +49,14 @@ type inviteDoc struct {
 	ExpiresAt string `json:"expires_at"`
 }
 
-// linkedInviteDoc is an invite in the answer that made it.
+// linkedInviteDoc is an invite in the answer that created it.
 type linkedInviteDoc struct {
 	inviteDoc
 
 	Link string `json:"link"`
 }
 
-// peopleDoc is who is in an account and who may come. There are 200 at most, so that it has no pages.
+// peopleDoc has the members of an account and its open invites. There are 200 at most, so it has no pages.
 type peopleDoc struct {
 	Members []memberDoc `json:"members"`
 	Invites []inviteDoc `json:"invites"`
@@ -91,7 +91,8 @@ func (h memberCalls) listMembers(c call) (answer, *problem.Problem) {
 	return h.people(h.Accounts.Account(c.ctx(), c.account()))
 }
 
-// member reads who is meant: a subject may hold any character, so that it is no part of the path.
+// member reads the identity of a member from the query: a subject may hold any character, so it is not in the
+// path.
 func (c call) member() (network, subject string, p *problem.Problem) {
 	q, p := c.query()
 	if p != nil {
@@ -123,7 +124,7 @@ func (h memberCalls) changeMember(c call) (answer, *problem.Problem) {
 	return h.people(h.Accounts.SetRole(c.ctx(), c.by, c.account(), network, subject, access.Role(role)))
 }
 
-// DELETE /manage/accounts/{account}/members?network=&subject= takes a member out, with the invites that they
+// DELETE /manage/accounts/{account}/members?network=&subject= removes a member, with the invites that they
 // have made.
 func (h memberCalls) removeMember(c call) (answer, *problem.Problem) {
 	network, subject, p := c.member()
@@ -133,8 +134,8 @@ func (h memberCalls) removeMember(c call) (answer, *problem.Problem) {
 	return h.people(h.Accounts.RemoveMember(c.ctx(), c.by, c.account(), network, subject))
 }
 
-// POST /manage/accounts/{account}/members/move?network=&subject= takes a member out and makes them one of
-// another account, whose people are the answer. A repeat is refused.
+// POST /manage/accounts/{account}/members/move?network=&subject= removes a member and adds them to another
+// account, whose people are the answer. A repeat is refused.
 func (h memberCalls) moveMember(c call) (answer, *problem.Problem) {
 	network, subject, p := c.member()
 	var m *request.Members
@@ -157,13 +158,13 @@ func (h memberCalls) moveMember(c call) (answer, *problem.Problem) {
 	return h.people(h.Accounts.Account(c.ctx(), to))
 }
 
-// linkDoc is a login link that let somebody in or still may, never the link.
+// linkDoc describes a login link that was or can be used, without the link itself.
 type linkDoc struct {
 	ID    string `json:"id"`
 	Role  string `json:"role"`
 	By    string `json:"by"`
 	Since string `json:"created_at"`
-	Until string `json:"ends_at"` // when the last login that it may lead to ends
+	Until string `json:"ends_at"` // when the last login by it ends at the latest
 }
 
 // linkList are the login links of an account.
@@ -171,8 +172,8 @@ type linkList struct {
 	Links []linkDoc `json:"login_links"`
 }
 
-// GET /manage/accounts/{account}/login-links lists the login links that give something. They are made and
-// taken back at the command line on a machine of the service: what one gives stands where no edge can write.
+// GET /manage/accounts/{account}/login-links lists the login links that grant something. They are created and
+// revoked at the command line on a machine of the service: the grants are stored where no edge can write.
 func (h memberCalls) listLinks(c call) (answer, *problem.Problem) {
 	a, err := h.Accounts.Account(c.ctx(), c.account())
 	if err != nil {
@@ -191,7 +192,7 @@ func (h memberCalls) listLinks(c call) (answer, *problem.Problem) {
 	return answer{status: http.StatusOK, doc: doc}, nil
 }
 
-// POST /manage/accounts/{account}/invites makes an invite, and shows its link this once.
+// POST /manage/accounts/{account}/invites creates an invite, and shows its link only this once.
 func (h memberCalls) createInvite(c call) (answer, *problem.Problem) {
 	m, p := c.body("role", "for")
 	if p != nil {
@@ -210,7 +211,7 @@ func (h memberCalls) createInvite(c call) (answer, *problem.Problem) {
 	return answer{status: http.StatusCreated, doc: linkedInviteDoc{inviteOf(i), link}}, nil
 }
 
-// DELETE /manage/accounts/{account}/invites/{invite} takes an invite back.
+// DELETE /manage/accounts/{account}/invites/{invite} withdraws an invite.
 func (h memberCalls) withdrawInvite(c call) (answer, *problem.Problem) {
 	return h.people(h.Accounts.WithdrawInvite(c.ctx(), c.by, c.account(), c.http.PathValue("invite")))
 }

@@ -11,12 +11,12 @@ import (
 type Network struct {
 	ID          string `json:"id"`
 	Name        string `json:"name"`
-	Namespace   string `json:"namespace"` // what its identities are known by
+	Namespace   string `json:"namespace"` // the namespace of its identities
 	RedirectURI string `json:"redirect_uri"`
 	Live        bool   `json:"live"`      // live sessions are completed by it,
 	Test        bool   `json:"test"`      // or test ones
-	Dashboard   bool   `json:"dashboard"` // it leads into the dashboard
-	Available   bool   `json:"available"` // it could be reached lately
+	Dashboard   bool   `json:"dashboard"` // members log in to the dashboard with it
+	Available   bool   `json:"available"` // it was reachable recently
 }
 
 // networkList are the networks of this process.
@@ -30,8 +30,8 @@ func (h *Handler) networkOperations() []operation {
 	}
 }
 
-// GET /manage/networks lists the identity networks. They are settings of the processes, so that nobody
-// changes them here.
+// GET /manage/networks lists the identity networks. They are settings of the processes, so they cannot be
+// changed here.
 func (h *Handler) listNetworks(call) (answer, *problem.Problem) {
 	doc := networkList{append([]Network{}, h.Networks()...)}
 	return answer{status: http.StatusOK, doc: doc}, nil

@@ -21,8 +21,8 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// repeats lets an Idempotency-Key lead to one answer: whoever repeats what makes something gets what was
-// made, for as long as the bucket keeps it, ten minutes. The answer may hold a secret and lies sealed there.
+// repeats maps an Idempotency-Key to one answer: a repeated creation gets the stored answer, for as long as
+// the bucket keeps it, ten minutes. The answer may hold a secret and is stored sealed.
 type repeats struct {
 	conn *natsconf.Conn
 	box  *secretbox.Box
@@ -31,36 +31,36 @@ type repeats struct {
 const (
 	// answerUse is the use of the box that answers are sealed in; their owner is the subject.
 	answerUse = "idempotent-answer"
-	// answerVersion is of these entries alone.
+	// answerVersion is the version of these entries.
 	answerVersion = 1
-	// nonceHeader carries who wrote an entry, so that a lost answer to one's own write does not read as
-	// another's.
+	// nonceHeader identifies the writer of an entry, so that after a lost answer a process recognizes its own
+	// write.
 	nonceHeader = "Verifyd-Nonce"
 )
 
-// answerRecord is an entry. It is written before anything is made, and once more with the answer.
+// answerRecord is an entry. It is written before anything is created, and once more with the answer.
 type answerRecord struct {
 	Version  int    `json:"v"`
 	Sealed   []byte `json:"sealed,omitempty"`   // a keptAnswer
-	Released bool   `json:"released,omitempty"` // nothing was made: the key is free
+	Released bool   `json:"released,omitempty"` // nothing was created: the key is free
 }
 
-// keptAnswer is what an entry holds. Without a status the request is under way, or ended with its process.
+// keptAnswer is what an entry holds. Without a status the request is in progress, or ended with its process.
 type keptAnswer struct {
 	Fingerprint []byte          `json:"fingerprint"`
 	Status      int             `json:"status,omitempty"`
 	Doc         json.RawMessage `json:"doc,omitempty"`
 }
 
-// turn is the right to make what a key stands for.
-type turn struct {
+// reservation is the exclusive right to create what a key is used for.
+type reservation struct {
 	subject, nonce string
 	fingerprint    []byte
 	sequence       uint64
 }
 
-// once makes something at most once for the request's Idempotency-Key, of which each token has its own;
-// without one it makes it.
+// once calls do at most once for the request's Idempotency-Key, which is scoped to the token; without a key
+// it just calls do.
 func (h *Handler) once(c call, do func(call) (answer, *problem.Problem)) (answer, *problem.Problem) {
 	key, p := request.IdempotencyKey(c.http.Header)
 	if p != nil {
@@ -76,7 +76,7 @@ func (h *Handler) once(c call, do func(call) (answer, *problem.Problem)) (answer
 	c.http.Body = io.NopCloser(bytes.NewReader(body))
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s\n%s", c.http.Method, c.http.URL.Path, body))
 	name := sha256.Sum256([]byte(key))
-	t := turn{
+	t := reservation{
 		subject: topology.BucketSubject(topology.BucketIdempotency,
 			"manage."+c.by.ID+"."+secrets.Base32(name[:])),
 		nonce: rand.Text(), fingerprint: sum[:],
@@ -90,16 +90,16 @@ func (h *Handler) once(c call, do func(call) (answer, *problem.Problem)) (answer
 		return answer{status: kept.Status, doc: kept.Doc, replayed: true}, nil
 	}
 	a, p := do(c)
-	// The context of the request may have ended, and whoever repeats it needs to know how it did.
+	// The context of the request may have ended, and a repeat needs to know how the request ended.
 	ctx := context.WithoutCancel(c.ctx())
 	if err := h.repeats.conclude(ctx, t, a, p == nil); err != nil {
-		web.EventFrom(c.ctx()).Err = err // what was made stands; a repeat is told that it is under way
+		web.EventFrom(c.ctx()).Err = err // it was created; a repeat gets "in progress"
 	}
 	return a, p
 }
 
-// reserve takes the turn, or returns the answer that an earlier request got.
-func (r repeats) reserve(ctx context.Context, t *turn) (*keptAnswer, *problem.Problem) {
+// reserve acquires the reservation, or returns the answer that an earlier request got.
+func (r repeats) reserve(ctx context.Context, t *reservation) (*keptAnswer, *problem.Problem) {
 	for range entry.Tries {
 		err := r.put(ctx, t, answerRecord{Sealed: r.seal(*t, keptAnswer{Fingerprint: t.fingerprint})})
 		if err != nil && !errors.Is(err, natsconf.ErrConflict) && !errors.Is(err, natsconf.ErrUncertain) {
@@ -107,7 +107,7 @@ func (r repeats) reserve(ctx context.Context, t *turn) (*keptAnswer, *problem.Pr
 		}
 		m, rerr := r.conn.Last(ctx, topology.BucketStream(topology.BucketIdempotency), t.subject)
 		switch {
-		case errors.Is(rerr, natsconf.ErrNotFound): // another's is on its way there, or ours is
+		case errors.Is(rerr, natsconf.ErrNotFound): // another request, or this one, is being stored
 			t.sequence = 0
 			if perr := entry.Pause(ctx); perr != nil {
 				return nil, request.StoreProblem(perr)
@@ -141,8 +141,8 @@ func (r repeats) reserve(ctx context.Context, t *turn) (*keptAnswer, *problem.Pr
 	return nil, request.StoreProblem(natsconf.ErrConflict)
 }
 
-// conclude keeps the answer for repeats, or frees the key where nothing was made.
-func (r repeats) conclude(ctx context.Context, t turn, a answer, made bool) error {
+// conclude stores the answer for repeats, or frees the key if nothing was created.
+func (r repeats) conclude(ctx context.Context, t reservation, a answer, made bool) error {
 	record := answerRecord{Released: true}
 	if made {
 		doc, err := json.Marshal(a.doc)
@@ -154,9 +154,9 @@ func (r repeats) conclude(ctx context.Context, t turn, a answer, made bool) erro
 	return r.put(ctx, &t, record)
 }
 
-func (r repeats) seal(t turn, a keptAnswer) []byte {
+func (r repeats) seal(t reservation, a keptAnswer) []byte {
 	data, err := json.Marshal(a)
-	if err != nil { // bytes, a number and JSON that has just been made
+	if err != nil { // bytes, a number and JSON that has just been encoded
 		panic(err)
 	}
 	return r.box.Seal(data, t.subject)
@@ -180,8 +180,9 @@ func (r repeats) open(subject string, data []byte) (a keptAnswer, released bool,
 	return a, false, nil
 }
 
-// put replaces the entry that was read. Its errors are natsconf's: ErrConflict if another did before.
-func (r repeats) put(ctx context.Context, t *turn, record answerRecord) error {
+// put replaces the entry that was read. Its errors are natsconf's: ErrConflict if another request replaced it
+// before.
+func (r repeats) put(ctx context.Context, t *reservation, record answerRecord) error {
 	record.Version = answerVersion
 	data, err := json.Marshal(record)
 	if err != nil {
@@ -196,7 +197,7 @@ func (r repeats) put(ctx context.Context, t *turn, record answerRecord) error {
 	return nil
 }
 
-// headers are those of an answer itself.
+// headers are the answer's own headers.
 func (a answer) headers(h http.Header) {
 	if a.replayed {
 		h.Set(request.HeaderReplayed, "true")

@@ -13,7 +13,7 @@ import (
 	"verifyd/edge/request"
 )
 
-// kinds is what becomes of the refusals of package accountstore.
+// kinds maps the errors of package accountstore to problems.
 var kinds = []struct {
 	err    error
 	code   problem.Code
@@ -40,7 +40,7 @@ var kinds = []struct {
 		"This operator token was revoked, or has expired, while the request was under way."},
 }
 
-// refusal is the problem for an error of a change or a read.
+// refusal returns the problem for an error of a change or a read.
 func refusal(err error) *problem.Problem {
 	if e, ok := errors.AsType[*input.Error](err); ok {
 		f := problem.Fault{Field: e.Field, Code: fault.Value, Detail: e.Detail}
@@ -60,7 +60,7 @@ func refusal(err error) *problem.Problem {
 	return request.StoreProblem(err)
 }
 
-// sentence makes one of an error's text.
+// sentence turns an error's text into a sentence.
 func sentence(text string) string {
 	if text[0] >= 'a' && text[0] <= 'z' {
 		text = string(text[0]-'a'+'A') + text[1:]
@@ -68,7 +68,7 @@ func sentence(text string) string {
 	return text + "."
 }
 
-// body reads the body of a request, which may have members of these names and no others.
+// body reads the body of a request, which may have only members with these names.
 func (c call) body(names ...string) (*request.Members, *problem.Problem) {
 	data, p := request.Body(c.http)
 	if p != nil {

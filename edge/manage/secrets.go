@@ -23,20 +23,20 @@ func (h secretCalls) operations() []operation {
 	}
 }
 
-// secretDoc is a signing secret in an answer, never the secret. The one before the current one has an end.
+// secretDoc is a signing secret in an answer, never the secret. The previous one has an end.
 type secretDoc struct {
 	CreatedAt string  `json:"created_at"`
 	EndsAt    *string `json:"ends_at"`
-	PublicKey string  `json:"public_key"` // of the signature beside the secret's
+	PublicKey string  `json:"public_key"` // of the signature alongside the secret's
 }
 
-// madeSecretDoc is a signing secret in the answer that made it.
+// madeSecretDoc is a signing secret in the answer that created it.
 type madeSecretDoc struct {
 	secretDoc
 
-	PreviousEndsAt *string `json:"previous_ends_at"` // null: the one before it signs no more
+	PreviousEndsAt *string `json:"previous_ends_at"` // null: the previous one no longer signs
 	Secret         string  `json:"secret"`
-	// Stored is false if the store did not say that it took the change.
+	// Stored is false if the store did not confirm the change.
 	Stored bool `json:"stored"`
 }
 
@@ -65,12 +65,11 @@ func (h secretCalls) listSecrets(c call) (answer, *problem.Problem) {
 	return h.secrets(h.Accounts.Account(c.ctx(), c.account()))
 }
 
-// standardOverlap is how long the old secret signs too where the request does not say, as for the command.
+// standardOverlap is how long the old secret signs too if the request does not set it, as for the command.
 const standardOverlap = 24 * time.Hour
 
-// POST /manage/accounts/{account}/secrets puts a signing secret in the place of the current one, and shows it
-// this once. If the store did not say that it took it, it is shown all the same: it may be the one that
-// signs.
+// POST /manage/accounts/{account}/secrets replaces the current signing secret, and shows the new one only
+// this once. If the store did not confirm it, it is shown anyway: it may be the one that signs.
 func (h secretCalls) rotateSecret(c call) (answer, *problem.Problem) {
 	overlap, p := c.span("overlap_seconds", standardOverlap)
 	if p != nil {
@@ -98,13 +97,13 @@ func (c call) span(name string, standard time.Duration) (time.Duration, *problem
 	if p != nil {
 		return 0, p
 	}
-	if seconds, given := m.Whole(name); given {
+	if seconds, given := m.Int(name); given {
 		standard = time.Duration(min(max(seconds, -1), maxSeconds)) * time.Second
 	}
 	return standard, m.Problem()
 }
 
-// DELETE /manage/accounts/{account}/secrets/previous ends a rotation: the old secret signs no more.
+// DELETE /manage/accounts/{account}/secrets/previous ends a rotation: the old secret no longer signs.
 func (h secretCalls) endRotation(c call) (answer, *problem.Problem) {
 	return h.secrets(h.Accounts.EndRotation(c.ctx(), c.by, c.account()))
 }

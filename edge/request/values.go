@@ -51,8 +51,8 @@ func (m *Members) Flag(name string) (is, given bool) {
 	return value.Kind() == jsontext.KindTrue, true
 }
 
-// Whole is Flag for a whole number.
-func (m *Members) Whole(name string) (n int64, given bool) {
+// Int is Flag for an integer.
+func (m *Members) Int(name string) (n int64, given bool) {
 	value, given := m.values[name]
 	if !given {
 		return 0, false
