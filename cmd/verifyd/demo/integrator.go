@@ -75,7 +75,7 @@ func (i *Integrator) Serve(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// enroll gives the integrator its key and secret from the service.
+// enroll sets the key and the secret that the integrator got from the service.
 func (i *Integrator) enroll(base, apiKey, signingSecret string) (err error) {
 	i.Base, i.APIKey = base, apiKey
 	i.desk, err = client.NewReceiver([]string{signingSecret},
