@@ -29,10 +29,10 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// childVariable makes this test binary be the bench itself.
+// childVariable makes this test binary run as the bench.
 const childVariable = "VERIFYD_TEST_CHILD"
 
-// verifydFile is what is measured.
+// verifydFile is the measured binary.
 var verifydFile string
 
 func TestMain(m *testing.M) {
@@ -58,7 +58,7 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// buffer is written to and read at once.
+// buffer may be written and read concurrently.
 type buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -119,7 +119,7 @@ func leavesNothing(t *testing.T, dir string) {
 	}
 }
 
-// Every row runs against the real binary, and what it tells is plausible.
+// Every row runs against the real binary, and its figures are plausible.
 func TestBenchMeasuresEveryRow(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped under -short: it starts some fifteen services")
@@ -155,7 +155,7 @@ func TestBenchMeasuresEveryRow(t *testing.T) {
 	}
 }
 
-// figures says what a row must have measured.
+// figures checks what a row must have measured.
 var figures = map[string]struct{ rate, latency, ceiling, more string }{
 	"init":       {rate: "yes", latency: "yes"},
 	"complete":   {rate: "yes", latency: "yes", ceiling: "publish batches of"},
@@ -281,8 +281,8 @@ func TestBenchOnAnExternalServer(t *testing.T) {
 	}
 }
 
-// The row scaling bounds each dispatcher process through its setting, counts at the receiver what that gave,
-// and says so.
+// The row scaling bounds each dispatcher process through its setting, counts the result at the receiver, and
+// reports the bound.
 func TestBenchScalesUnderABound(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped under -short: it starts ten services")
@@ -382,8 +382,8 @@ func TestBenchChildAloneSaysWhatItIs(t *testing.T) {
 	}
 }
 
-// The command lines in the documents are understood: the one thing that is wrong with them is what the test
-// adds, so that nothing is measured.
+// The command lines in the documents are understood: their only fault is the one that the test adds, so that
+// nothing is measured.
 func TestDocumentedBenchCommands(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/PERFORMANCE.md")

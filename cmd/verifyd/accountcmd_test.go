@@ -17,10 +17,11 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-// operator is who changes accounts in the tests: whoever runs them, as in the commands.
+// operator changes accounts in the tests: the user who runs them, as in the commands.
 var operator = command.Operator
 
-// Accounts are made, shown, let in and rotated by the operator, on a stopped service as on a running one.
+// The operator creates and shows accounts, lets people in and rotates secrets, on a stopped service and on a
+// running one.
 func TestAccountCommands(t *testing.T) {
 	parallel(t)
 	dir := filepath.Join(t.TempDir(), "store")
@@ -196,7 +197,7 @@ func TestAccountCommandRefusals(t *testing.T) {
 }
 
 // Through a rotation callbacks carry both signatures, then one; a rolled key works until its grace is over,
-// then says so.
+// and is then refused with that reason.
 func TestRotationAndRollSeenFromOutside(t *testing.T) {
 	parallel(t)
 	r := boot(t)

@@ -20,8 +20,7 @@ import (
 	"verifyd/sessions/facts"
 )
 
-// A key goes to no account that a typo made: none is made, and no store either, and the nearest names are
-// told.
+// A typo creates no account for a key, and no store either, and the nearest names are shown.
 func TestKeyCreateMakesNoAccount(t *testing.T) {
 	parallel(t)
 	dir := filepath.Join(t.TempDir(), "store")
@@ -56,8 +55,8 @@ func TestKeyCreateMakesNoAccount(t *testing.T) {
 	}
 }
 
-// Anybody may take a name where the dashboard is open. What a command makes for an account, or hands out of
-// it, is then not the stranger's: such an account is named by its id.
+// Anyone may take a name if the dashboard is open. So that a command creates nothing for a stranger's
+// account, and shows nothing of it by mistake, such an account must be named by its id.
 func TestNamesOfStrangersAreNotEnough(t *testing.T) {
 	parallel(t)
 	r := boot(t)
@@ -127,9 +126,9 @@ func TestQuotaAndRatesAreShown(t *testing.T) {
 	}
 }
 
-// gone waits until the key is refused that was just ended, and returns the refusal. What is asked later than
-// a second after its end is not honoured, however long the answer takes: an edge that cannot know yet says so
-// with a 503. Who has asked too often with keys that are none, as knownSoon does, is refused with a 429.
+// gone waits until a key that was just ended is refused, and returns the refusal. A request later than a
+// second after its end is not accepted, however long the answer takes: an edge that cannot know yet answers
+// 503. A client that has sent too many invalid keys, as knownSoon does, is refused with a 429.
 func (a api) gone(t *testing.T) (header http.Header, answer string) {
 	t.Helper()
 	ended := time.Now()
@@ -147,8 +146,8 @@ func (a api) gone(t *testing.T) (header http.Header, answer string) {
 	return header, answer
 }
 
-// A disabled account's keys are refused within a second and nobody signs in for it; enabled, everything goes
-// on where it was.
+// A disabled account's keys are refused within a second and nobody signs in for it; when it is enabled,
+// everything continues.
 func TestAccountIsDisabledAndEnabled(t *testing.T) {
 	parallel(t)
 	r := boot(t)
@@ -178,8 +177,8 @@ func TestAccountIsDisabledAndEnabled(t *testing.T) {
 	r.api().until(t, s.Session, "delivered")
 }
 
-// A deleted account's open sessions are canceled, and nobody reads its results; an outcome that stood is
-// delivered all the same, once, and signed as it would have been.
+// A deleted account's open sessions are canceled, and its results cannot be read; an outcome that was stored
+// before is still delivered, once, and signed as before.
 func TestDeletedAccountOwesItsOutcomes(t *testing.T) {
 	parallel(t)
 	r := boot(t)
@@ -230,7 +229,7 @@ func TestDeletedAccountOwesItsOutcomes(t *testing.T) {
 		t.Errorf("its log:\n%s", out)
 	}
 
-	// Somebody else is given the name: nothing of the old one is theirs.
+	// Another account gets the name, and nothing of the old one.
 	if code, _, said := r.run(t, "account", "create", "Harbor Guild"); code != exitUsage ||
 		!strings.Contains(said, "nobody else's until") {
 		t.Errorf("the name is free: %d %s", code, said)

@@ -43,7 +43,7 @@ func alarming(t *testing.T, change ...func(*config.Config)) *rig {
 	return r
 }
 
-// told lets the program look until an operator event has come, and returns it.
+// told makes the program check until an operator event has arrived, and returns it.
 func (r *rig) told(t *testing.T) alarm.Event {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), maxSoon)
@@ -61,7 +61,7 @@ func (r *rig) told(t *testing.T) alarm.Event {
 				t.Errorf("the event is not signed: %v", err)
 			}
 			at, err := strconv.ParseInt(got.Header.Get("Webhook-Timestamp"), 10, 64)
-			// by the program's clock, which tests move
+			// by the program's clock, which tests set
 			if late := r.Clock().Sub(time.Unix(at, 0)); err != nil || late.Abs() > maxSoon {
 				t.Errorf("the event is signed for %d: %v", at, err)
 			}
@@ -80,8 +80,7 @@ func (r *rig) told(t *testing.T) alarm.Event {
 	}
 }
 
-// A receiver that nobody can reach is told to operators by one signed POST, and once more when it has been
-// quiet.
+// An unreachable receiver is reported to operators by one signed POST, and once more when it has been quiet.
 func TestOperatorsAreToldOfAFailingReceiver(t *testing.T) {
 	parallel(t)
 	r := alarming(t)
@@ -104,7 +103,7 @@ func TestOperatorsAreToldOfAFailingReceiver(t *testing.T) {
 	}
 }
 
-// An account that comes near its quota is told to operators once, until its quota is raised.
+// An account near its quota is reported to operators once, until its quota is raised.
 func TestOperatorsAreToldOfAQuota(t *testing.T) {
 	parallel(t)
 	r := alarming(t)
@@ -133,11 +132,11 @@ func TestOperatorsAreToldOfAQuota(t *testing.T) {
 	}
 }
 
-// quiet lets the program look a few more times, and sees that what was told once is not told again.
+// quiet makes the program check a few more times, and checks that nothing is reported again.
 func (r *rig) quiet(t *testing.T) {
 	t.Helper()
 	for range 3 {
-		if err := r.Alarms.CheckOnce(t.Context()); err != nil { // it tells before it returns
+		if err := r.Alarms.CheckOnce(t.Context()); err != nil { // it notifies before it returns
 			t.Fatal(err)
 		}
 	}
@@ -148,7 +147,7 @@ func (r *rig) quiet(t *testing.T) {
 	}
 }
 
-// expect takes an operator event, which is told once, and returns its data.
+// expect waits for an operator event, which is sent once, and returns its data.
 func (r *rig) expect(t *testing.T, kind alarm.Type, status alarm.Status, about string) map[string]any {
 	t.Helper()
 	e := r.told(t)
@@ -159,10 +158,10 @@ func (r *rig) expect(t *testing.T, kind alarm.Type, status alarm.Status, about s
 	return e.Data
 }
 
-// pass moves the program's clock.
+// pass advances the program's clock.
 func (r *rig) pass(d time.Duration) { r.offset.Add(int64(d)) }
 
-// A store that fills up is told to operators from 80 % of its limit on, until it is below 75 %.
+// A store that fills up is reported to operators from 80 % of its limit on, until it is below 75 %.
 func TestOperatorsAreToldOfAStoreThatFills(t *testing.T) {
 	parallel(t)
 	natstest.NeedsEmbedded(t, "the limit of its store")
@@ -182,8 +181,8 @@ func TestOperatorsAreToldOfAStoreThatFills(t *testing.T) {
 	r.expect(t, alarm.StoreHigh, alarm.Resolved, "")
 }
 
-// A delivery that is older than it may be tried is told to operators until it has ended: here one that waits
-// for a paused host.
+// A delivery that is older than its retry time is reported to operators until it has ended: here one that
+// waits for a paused host.
 func TestOperatorsAreToldOfAnOldDelivery(t *testing.T) {
 	parallel(t)
 	r := alarming(t)
@@ -210,7 +209,7 @@ func TestOperatorsAreToldOfAnOldDelivery(t *testing.T) {
 	r.expect(t, alarm.BacklogOld, alarm.Resolved, "")
 }
 
-// An identity network that does not answer for a while is told to operators, by its id, until it answers.
+// An identity network that does not answer for a while is reported to operators, by its id, until it answers.
 func TestOperatorsAreToldOfANetworkThatIsAway(t *testing.T) {
 	parallel(t)
 	var back atomic.Bool
@@ -238,7 +237,7 @@ func TestOperatorsAreToldOfANetworkThatIsAway(t *testing.T) {
 		})
 	})
 	r.awaitCheck(t, "network harbor", false)
-	r.quiet(t) // a provider that restarts is no event
+	r.quiet(t) // a restarting provider is no event
 	r.pass(service.NetworkGrace)
 	if data := r.expect(t, alarm.NetworkUnavailable, alarm.Raised, "harbor"); data["network"] != "harbor" {
 		t.Errorf("data %+v", data)
@@ -247,10 +246,10 @@ func TestOperatorsAreToldOfANetworkThatIsAway(t *testing.T) {
 	r.expect(t, alarm.NetworkUnavailable, alarm.Resolved, "harbor")
 }
 
-// maxSoon bounds the wait for what comes by a message, or within a pause of seconds.
+// maxSoon bounds the wait for what arrives by a message, or after a pause of seconds.
 const maxSoon = time.Minute
 
-// soon waits until something holds that comes by a message.
+// soon waits for a condition that a message fulfils.
 func soon(t *testing.T, holds func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), maxSoon)

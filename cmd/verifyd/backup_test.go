@@ -34,7 +34,7 @@ type backedUp struct {
 	api     api
 	file    string
 	settled walk         // delivered before the backup
-	due     walk         // verified, its receiver away at the backup
+	due     walk         // verified, its receiver down at the time of the backup
 	pending demo.Started // nobody has opened its page
 }
 
@@ -77,7 +77,7 @@ func (b *backedUp) restored(t *testing.T, args ...string) *child {
 	n := *b.child
 	n.dir, n.log = t.TempDir(), &buffer{}
 	n.ownStore(t)
-	if !natstest.OnCluster() { // there it stands in the settings, which stay
+	if !natstest.OnCluster() { // there it is in the settings, which stay
 		n.keep(t, filepath.Join(b.dir, "store", "secret.key"))
 	}
 	if out, err := n.command(t, append([]string{"restore", b.file}, args...)...); err != nil {
@@ -98,12 +98,12 @@ func (c *child) keep(t *testing.T, from string) {
 	}
 }
 
-// What had not ended at the backup may have ended after it: a restored store sends nothing for it, and says
-// that it does not know.
+// What had not ended at the backup may have ended after it: a restored store sends nothing for it, and
+// reports it as unknown.
 func TestRestoreSendsNothingTwice(t *testing.T) {
 	parallel(t)
 	b := newBackedUp(t)
-	// After the backup, and so unknown to it, the pending session is verified and delivered.
+	// After the backup, and so not in it, the pending session is verified and delivered.
 	w := walk{c: b.child, api: b.api, browser: demo.NewBrowser(), session: b.pending}
 	for _, s := range steps[1:] {
 		s.do(t, &w)
@@ -136,7 +136,7 @@ func TestRestoreSendsNothingTwice(t *testing.T) {
 	if posts := n.inbox.count(after.ID); posts != 1 {
 		t.Errorf("%d POSTs for the session that was completed after the backup", posts)
 	}
-	// The service goes on as before: another session, and a person who sends again what is unknown.
+	// The service continues as before: another session, and a person who resends an unknown one.
 	fresh := (&backedUp{child: n, api: b.api}).sign(t, n.inbox.CallbackURL())
 	if v := b.api.settled(t, fresh.session.Session); v.Delivery.State != "delivered" ||
 		n.inbox.count(v.ID) != 1 {
@@ -149,7 +149,7 @@ func TestRestoreSendsNothingTwice(t *testing.T) {
 	}
 }
 
-// A service that was stopped before its backup, and has not run since, goes on where it was.
+// A service that was stopped before its backup, and has not run since, continues where it was.
 func TestRestoreGoesOn(t *testing.T) {
 	parallel(t)
 	b := newBackedUp(t)
@@ -172,8 +172,8 @@ func TestRestoreGoesOn(t *testing.T) {
 	}
 }
 
-// A service that is slow to answer, or begins to run while the backup is made, is not taken for one that is
-// stopped.
+// A service that is slow to answer, or begins to run while the backup is made, is not mistaken for a stopped
+// one.
 func TestBackupKnowsWhetherAServiceRuns(t *testing.T) {
 	parallel(t)
 	natstest.NeedsEmbedded(t, "holds a data directory")
@@ -181,7 +181,7 @@ func TestBackupKnowsWhetherAServiceRuns(t *testing.T) {
 	holder := must[*store.Store](t)(store.Open(t.Context(),
 		config.Store{DataDir: dir, Topology: topology.Options{Embedded: true}}, zerolog.Nop(),
 		store.ToServe))
-	defer holder.Close() // it answers no question at all
+	defer holder.Close() // it answers no request at all
 	if header, err := (headerOf{DataDir: dir}).backUp(t, nil); err != nil || !header.Running {
 		t.Errorf("a data directory that another process holds: %+v, %v", header, err)
 	}
@@ -253,7 +253,7 @@ func (n *noticed) Write(p []byte) (int, error) {
 	return n.Buffer.Write(p)
 }
 
-// stopAndBackUp makes the backup anew, of a service that does not run.
+// stopAndBackUp makes the backup again, of a stopped service.
 func (b *backedUp) stopAndBackUp(t *testing.T) {
 	t.Helper()
 	b.kill()
@@ -261,9 +261,9 @@ func (b *backedUp) stopAndBackUp(t *testing.T) {
 	must[string](t)(b.command(t, "backup", b.file))
 }
 
-// A restore that was interrupted leaves a store that nobody serves, so that nothing can have happened in it
-// since; and it is finished by the same command alone: what the run before has ended, one with --go-on would
-// send.
+// An interrupted restore leaves a store that no service runs on, so that nothing can have happened in it
+// since; and only the same command finishes it: a run with --go-on would send what the interrupted run has
+// ended.
 func TestInterruptedRestoreIsFinishedAsItBegan(t *testing.T) {
 	natstest.NeedsEmbedded(t, "stops a restore in its data directory")
 	parallel(t)
@@ -304,7 +304,7 @@ func restoreArgs(r storage.Restore) []string {
 	return []string{"restore"}
 }
 
-// began leaves a store as a restore does that was interrupted before it brought anything.
+// began leaves a store as a restore does that was interrupted before it copied anything.
 func began(t *testing.T, dir string, r storage.Restore, h transfer.Header) {
 	t.Helper()
 	cfg := config.Store{
@@ -317,7 +317,7 @@ func began(t *testing.T, dir string, r storage.Restore, h transfer.Header) {
 	}
 }
 
-// What is no whole backup of this service is refused, and leaves nothing behind.
+// A file that is no complete backup of this service is refused, and leaves nothing behind.
 func TestRestoreRefuses(t *testing.T) {
 	natstest.NeedsEmbedded(t, "alters the master key in its data directory, and looks for what is left there")
 	parallel(t)
@@ -393,7 +393,7 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 }
 
-// A backup holds the master key only where that was asked for, and then restores without another.
+// A backup holds the master key only on request, and then restores without another.
 func TestBackupWithTheMasterKey(t *testing.T) {
 	natstest.NeedsEmbedded(t, "a data directory without a master key")
 	parallel(t)

@@ -28,18 +28,17 @@ var (
 )
 
 const (
-	// chaosUsers bounds the users under way at once: while the service is away they gather, and a real
-	// integrator has no end of them.
+	// chaosUsers bounds the concurrent users: while the service is down they accumulate, and a real
+	// integrator has any number of them.
 	chaosUsers = 64
 	// readersAtOnce read how sessions ended.
 	readersAtOnce = 16
-	// longStop is longer than JetStream waits for a dispatcher that holds a completion, so that another one
-	// gets it.
+	// longStop is longer than the ack wait of a completion, so that another dispatcher gets it.
 	longStop = topology.AckWait + 5*time.Second
-	// Long stops hit one dispatcher and the other in turn, with time between them in which both run; the one
-	// that woke up is left alone for a while.
+	// Long stops hit the two dispatchers alternately, with time between them in which both run; the one that
+	// woke up gets no fault for a while.
 	firstLongStop = 5 * time.Second
-	// minForLongStop is how long a run has to be for one of them to begin, with time for a second attempt.
+	// minForLongStop is how long a run has to be for such a stop to begin, with time for a second attempt.
 	minForLongStop = firstLongStop + 2*bootAndGather
 	longStopEvery  = 75 * time.Second
 	afterLongStop  = 5 * time.Second
@@ -48,22 +47,21 @@ const (
 	absence      = 22 * time.Second
 	firstAbsence = 60 * time.Second
 	absenceEvery = 75 * time.Second
-	// judgeAfter bounds the wait for open deliveries once every process is well: the ack wait, the settling
-	// of a claim whose owner vanished, and a backoff of the longest kind.
+	// judgeAfter bounds the wait for open deliveries once every process is running: the ack wait, the
+	// settling of a claim whose owner vanished, and a backoff of the longest kind.
 	judgeAfter = 2 * time.Minute
-	// settleAfter is from when on others may settle a claim, with the callback time-out of 2 s that the
-	// processes run with.
+	// settleAfter is when others may settle a claim, with the callback timeout of 2 s of these processes.
 	settleAfter = 12 * time.Second
 )
 
 // The service runs as several processes, a NATS server, an edge and two dispatchers, which are killed with
-// kill -9 and paused at random, dispatchers also for longer than the ack wait, with claims in their hands, so
-// that they wake up to find their deliveries with the other. Users go on as people do: they reload, and press
-// again. Counted at a real receiver: more than one POST never; what users and integrators were told stands;
+// kill -9 and paused at random, dispatchers also for longer than the ack wait, with open claims, so that they
+// wake up to find that the other has their deliveries. Users continue as people do: they reload, and press
+// again. Counted at a real receiver: never more than one POST; what users and integrators were told is true;
 // nothing is stuck.
 //
-// Other tests run beside it: a yardstick tells a POST that came late because its process was stopped from one
-// whose process waited for the processor.
+// Other tests run at the same time: a yardstick distinguishes a POST that was late because its process was
+// stopped from one whose process waited for the processor.
 //
 // A long run: go test ./cmd/verifyd -run 'TestChaos$' -timeout 30m -v -args -chaos 12000 -chaos-for 8m
 func TestChaos(t *testing.T) {
@@ -107,8 +105,8 @@ func TestChaos(t *testing.T) {
 	if got.broken() {
 		t.Errorf("broken promises: %s", got)
 	}
-	// A process may be paused between its last look at the clock and the write, which nothing can prevent;
-	// but only just there.
+	// A process may be paused between its last check of the clock and the write, which nothing can prevent;
+	// but only there.
 	if got.tooLate > d.long {
 		t.Errorf("%d POSTs came after others might settle their claims, in %d long stops", got.tooLate,
 			d.long)
@@ -121,7 +119,7 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// way is what a user is going to do.
+// way is what a user does.
 type way struct {
 	name    string
 	oneIn   int
@@ -146,14 +144,14 @@ func chooseWay(rng *rand.Rand) way {
 	return ways[i] // the last one always matches
 }
 
-// person is one user on the way through a session.
+// person is one user of a session.
 type person struct {
 	way
 	user    string        // their name on the integrator's side, the same for nobody else
 	browser *demo.Browser // from the first try on
 	session demo.Started
 	told    bool          // read the last page
-	seen    *history.Part // what was seen of the session; nil: nobody notes it
+	seen    *history.Part // what was seen of the session; nil: not recorded
 }
 
 // crowd is all users, and their integrator.
@@ -161,19 +159,18 @@ type crowd struct {
 	base    string // {base_url} of the service
 	key     string
 	counter *counter
-	// until, if it is set, is closed when no more users need to come: more than were asked for come until
-	// then.
+	// until, if it is set, is closed when no more users are needed: until then more than the given number
+	// arrive.
 	until chan struct{}
 	// yardstick, if there is one, excuses POSTs that came too late because the machine was slow.
 	yardstick *yardstick
-	log       *history.Log // where set, what everybody sees is noted, and judged
+	log       *history.Log // if set, what all parties see is recorded, and checked
 
 	mu     sync.Mutex
 	people []*person // whose init was acknowledged
 }
 
-// walk sends so many users through, evenly spread over the time, and more at this pace while they are
-// expected.
+// walk runs a number of users, evenly spread over the time, and more at this pace while they are expected.
 func (c *crowd) walk(ctx context.Context, rng *rand.Rand, users int, over time.Duration) {
 	arrivals := make(chan *person)
 	var wg sync.WaitGroup
@@ -199,7 +196,7 @@ func (c *crowd) walk(ctx context.Context, rng *rand.Rand, users int, over time.D
 	}
 }
 
-// expected reports whether users come even when as many as were asked for have come.
+// expected reports whether more users than the given number are needed.
 func (c *crowd) expected() bool {
 	if c.until == nil {
 		return false
@@ -242,8 +239,8 @@ func (c *crowd) send(ctx context.Context, p *person) {
 	}
 }
 
-// try goes through the pages as far as the service lets it, from the link again, and reports whether the user
-// is content.
+// try goes through the pages as far as the service allows, starting from the link, and reports whether the
+// user is done.
 func (p *person) try(ctx context.Context) bool {
 	if p.browser == nil {
 		// and the same one at every try: another would wait for the first to give up
@@ -283,10 +280,10 @@ type verdict struct {
 	}
 }
 
-// open says that the delivery has not come to its end.
+// open reports whether the delivery has not ended.
 func (v verdict) open() bool { return v.Delivery.State == "due" || v.Delivery.State == "claimed" }
 
-// toll is what one run counts.
+// toll has the counts of one run.
 type toll struct {
 	sessions, delivered, unknown, unfinished                      int
 	duplicates, lost, stuck, toldFalsely, unasked, wrong, tooLate int
@@ -308,7 +305,7 @@ func (tl *toll) String() string {
 }
 
 // judge reads every session once its delivery has ended, or at the deadline, and compares it with what was
-// told and received.
+// reported and received.
 func (c *crowd) judge(t *testing.T) *toll {
 	ctx, cancel := context.WithTimeout(t.Context(), judgeAfter)
 	defer cancel()
@@ -337,8 +334,8 @@ func (c *crowd) judge(t *testing.T) *toll {
 	return got
 }
 
-// lapsed says that nobody completed the session in its time. It may be forgotten then: no promise depends on
-// the timeline, which tells an expired session from one that never was.
+// lapsed reports whether the session was not completed in time. It may be forgotten then: no promise depends
+// on the timeline, which distinguishes an expired session from one that never existed.
 func (p *person) lapsed() bool { return p.reads == "" && time.Now().After(p.session.ExpiresAt) }
 
 // count judges one session.
@@ -388,7 +385,7 @@ func (tl *toll) count(t *testing.T, p *person, v verdict, posts []post) {
 	}
 }
 
-// late counts the POSTs of a session that came when others might settle its claim already.
+// late counts the POSTs of a session that arrived when others might already settle its claim.
 func (tl *toll) late(t *testing.T, v verdict, posts []post, y *yardstick) {
 	n := len(v.Delivery.Attempts)
 	if n == 0 {
@@ -408,7 +405,7 @@ func (tl *toll) late(t *testing.T, v verdict, posts []post, y *yardstick) {
 	}
 }
 
-// wrote says that a callback is this user's.
+// wrote reports whether a callback is this user's.
 func (p *person) wrote(body []byte) bool {
 	var members struct {
 		PlatformUserID string `json:"platform_user_id"`
@@ -418,8 +415,8 @@ func (p *person) wrote(body []byte) bool {
 	return err == nil && members.PlatformUserID == p.user && members.Verified == (p.state == "verified")
 }
 
-// settled reads a session until its delivery has come to an end or ctx has. It says false if the session is
-// gone.
+// settled reads a session until its delivery or ctx has ended. It returns false if the session does not exist
+// any more.
 func (c *crowd) settled(ctx context.Context, p *person) (verdict, bool) {
 	for {
 		var v verdict

@@ -18,7 +18,7 @@ type fault struct {
 	name        string
 	weight      int
 	whom        func(f *deployment) []*victim
-	least, most time.Duration // of what lasts
+	least, most time.Duration // of the fault
 	do          func(ctx context.Context, v *victim, d time.Duration) error
 }
 
@@ -26,7 +26,7 @@ func dispatchersOf(f *deployment) []*victim { return f.dispatchers }
 func edgeOf(f *deployment) []*victim        { return []*victim{f.edge} }
 func storeOf(f *deployment) []*victim       { return []*victim{f.store} }
 
-// edgePause bounds a pause of an edge, which cannot know meanwhile that a key was revoked.
+// edgePause bounds a pause of an edge, which cannot learn meanwhile that a key was revoked.
 const edgePause = 2 * time.Second
 
 var faultTable = []fault{
@@ -70,26 +70,25 @@ func pauseAndKill(ctx context.Context, v *victim, d time.Duration) error {
 	return v.run()
 }
 
-// demon brings the faults about.
+// demon injects the faults.
 type demon struct {
 	f        *deployment
 	rng      *rand.Rand
 	wg       sync.WaitGroup
 	long     int // pauses of a dispatcher that are longer than the ack wait
-	absences int // of the store, longer than a result is tried to be stored
+	absences int // of the store, longer than storing a result is retried
 
 	mu  sync.Mutex
 	err error // of the test itself: a process that cannot be started
 }
 
-// torment brings about one fault after another, on several processes at once, and returns when all of them
-// are well again.
+// torment injects faults on several processes at once, and returns when all of them have recovered.
 func (d *demon) torment(ctx context.Context, until time.Time) error {
 	stop, away := time.Now().Add(firstLongStop), time.Now().Add(firstAbsence)
 	for time.Now().Before(until) && d.failed() == nil &&
 		pass(ctx, d.between(150*time.Millisecond, 650*time.Millisecond)) {
 		now, of := time.Now(), d.f.dispatchers
-		// The first ends after the other faults; of what comes later, both dispatchers suffer more.
+		// The first ends after the other faults; later ones affect both dispatchers more.
 		if now.After(stop) && (d.long == 0 || now.Add(longStop).Before(until)) &&
 			d.ambush(ctx, of[d.long%2], of[(d.long+1)%2]) {
 			stop = now.Add(longStopEvery)
@@ -106,7 +105,7 @@ func (d *demon) torment(ctx context.Context, until time.Time) error {
 	return errors.Join(d.failed(), ctx.Err())
 }
 
-// hurt begins one fault, unless the processes it could hit are still busy with others.
+// hurt begins one fault, unless the processes that it could hit still have others.
 func (d *demon) hurt(ctx context.Context) {
 	f := d.choose()
 	lasts, whom := d.between(f.least, f.most), slices.Clone(f.whom(d.f))
@@ -148,11 +147,11 @@ func (d *demon) recovers(ctx context.Context, v *victim) {
 	pass(ctx, v.rest)
 }
 
-// ambush pauses a dispatcher for longer than the ack wait, in the middle of many deliveries: while it is away
-// and the other one is paused, completions gather; it starts, takes them, and pauses itself once some of them
-// hold their claims and have not been sent. Only then does the other one go on, and gets what it holds. It
-// says false if nobody was caught: while one of them is still busy with another fault, or the store was away
-// meanwhile.
+// ambush pauses a dispatcher for longer than the ack wait, in the middle of many deliveries: while it is down
+// and the other one is paused, completions accumulate; it starts, takes them, and pauses itself once some of
+// them hold their claims and have not been sent. Only then does the other one continue, and gets what it
+// holds. It returns false if no process was caught: while one of them still has another fault, or if the
+// store was down meanwhile.
 func (d *demon) ambush(ctx context.Context, v, other *victim) bool {
 	if !lockAll(v, other) {
 		return false
@@ -178,7 +177,7 @@ func (d *demon) ambush(ctx context.Context, v, other *victim) bool {
 		if caught {
 			v.stops++
 			pass(ctx, lasts)
-			// it wakes up while the store is there, which tells it what became of its deliveries
+			// it wakes up while the store is up, from which it learns what happened to its deliveries
 			d.f.store.Lock()
 			defer d.f.store.Unlock()
 			late = d.lateOwners()
@@ -193,7 +192,7 @@ func (d *demon) ambush(ctx context.Context, v, other *victim) bool {
 			return
 		}
 		d.recovers(ctx, v)
-		pass(ctx, afterLongStop) // and lives to see it, however long it takes to find the store again
+		pass(ctx, afterLongStop) // and survives it, however long it takes to find the store again
 		for waited := time.Duration(0); caught && d.lateOwners() == late && waited < maxWake &&
 			pass(ctx, lookAgain); waited += lookAgain {
 		}
@@ -201,9 +200,9 @@ func (d *demon) ambush(ctx context.Context, v, other *victim) bool {
 	return caught
 }
 
-// takeStore kills the store in the middle of many deliveries and leaves it away for long, so that what was
-// sent cannot be recorded by who sent it. One dispatcher is spared, to meet its own claims again. It says
-// false, and does nothing, while one of the processes is still busy with another fault.
+// takeStore kills the store in the middle of many deliveries and keeps it down for long, so that what was
+// sent cannot be recorded by the sender. One dispatcher keeps running, to meet its own claims again. It
+// returns false, and does nothing, while one of the processes still has another fault.
 func (d *demon) takeStore(ctx context.Context, spared, other *victim) bool {
 	v := d.f.store
 	if !lockAll(v, spared, other) {
@@ -252,13 +251,13 @@ func each(all []*victim, do func(*victim) error) (err error) {
 }
 
 const (
-	// bootAndGather is longer than a dispatcher takes to start and to claim what has gathered, on a busy
-	// machine too.
+	// bootAndGather is longer than a dispatcher takes to start and to claim the waiting deliveries, even on a
+	// busy machine.
 	bootAndGather = 15 * time.Second
-	// maxWake bounds the wait for what a dispatcher says that woke up with claims in its hands: it has to
-	// find the store again first.
+	// maxWake bounds the wait for the log line of a dispatcher that woke up with open claims: it has to find
+	// the store again first.
 	maxWake = time.Minute
-	// lookAgain is how long a look at a process's log is good for.
+	// lookAgain is how long a reading of a process's log is used.
 	lookAgain = 20 * time.Millisecond
 )
 

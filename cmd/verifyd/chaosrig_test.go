@@ -35,11 +35,11 @@ import (
 )
 
 const (
-	// storeVariable makes this test binary be a NATS server process on the data directory that it names.
+	// storeVariable makes this test binary run as a NATS server on the data directory that it names.
 	storeVariable = "VERIFYD_TEST_STORE"
-	// pauseVariable, where set, makes a dispatcher process pause itself.
+	// pauseVariable, if set, makes a dispatcher process pause itself.
 	pauseVariable = "VERIFYD_TEST_PAUSE"
-	// caughtLine is what it says before that.
+	// caughtLine is what it logs before that.
 	caughtLine = "paused with claims in its hands"
 )
 
@@ -54,7 +54,7 @@ func init() {
 }
 
 const (
-	// pausedOwners is how many deliveries stand between their claim and their first byte when a dispatcher
+	// pausedOwners is how many deliveries are between their claim and their first byte when a dispatcher
 	// pauses itself.
 	pausedOwners = 5
 	// maxGather is how long they wait for each other.
@@ -62,7 +62,7 @@ const (
 )
 
 // pauseOwners makes this process pause itself once several of its deliveries hold their claims and have not
-// written. Only SIGCONT lets it go on, which it then does from there.
+// written. Only SIGCONT lets it continue from there.
 func pauseOwners() {
 	var arrived atomic.Int64
 	all := make(chan struct{})
@@ -114,7 +114,8 @@ type gateway struct {
 	carried  sync.WaitGroup
 }
 
-// newGateway stands before the store of a data directory. It ends after the processes on both sides of it.
+// newGateway starts a gateway to the store of a data directory. It ends after the processes on both sides of
+// it.
 func newGateway(t *testing.T, dir string) *gateway {
 	t.Helper()
 	g := &gateway{dir: dir, listener: must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))}
@@ -133,7 +134,7 @@ func newGateway(t *testing.T, dir string) *gateway {
 
 func (g *gateway) url() string { return "nats://any:any@" + g.listener.Addr().String() }
 
-// carry joins a client to the server that runs now, until one of them ends.
+// carry connects a client to the current server, until one of them ends.
 func (g *gateway) carry(client net.Conn) error {
 	defer client.Close()
 	end, err := embedded.ReadEndpoint(g.dir)
@@ -163,7 +164,7 @@ func (g *gateway) carry(client net.Conn) error {
 	return err
 }
 
-// withCredential puts the credential of today into a client's first line.
+// withCredential puts the current credential into a client's first line.
 func withCredential(greeting string, end embedded.Endpoint) (string, error) {
 	text, ok := strings.CutPrefix(greeting, "CONNECT ")
 	if !ok {
@@ -178,7 +179,7 @@ func withCredential(greeting string, end embedded.Endpoint) (string, error) {
 	return "CONNECT " + string(b) + "\r\n", err
 }
 
-// counter is a receiver over real TLS that answers 204, one time in three after a while, so that faults fall
+// counter is a receiver over real TLS that answers 204, one time in three after a delay, so that faults occur
 // in between.
 type counter struct {
 	url string
@@ -193,7 +194,7 @@ type post struct {
 	body []byte
 }
 
-// witnessPath is where the callbacks of a witness go, which nobody counts.
+// witnessPath is the path of the callbacks of a witness, which are not counted.
 const witnessPath = "/witness"
 
 const (
@@ -255,7 +256,7 @@ func (c *counter) total() (n int) {
 	return n
 }
 
-// pass lets time go by. It says false if ctx ended first.
+// pass advances the time. It says false if ctx ended first.
 func pass(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -267,19 +268,18 @@ func pass(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// yardstick is a process that nobody stops: this one. It notes when it went on later than it wanted to, as
-// all processes of the machine do where they wait for the processor.
+// yardstick is a process that is never stopped: this one. It records when it ran later than scheduled, as all
+// processes of the machine do when they wait for the processor.
 type yardstick struct {
 	mu   sync.Mutex
 	went []time.Time
 }
 
 const (
-	// yardEvery is how often the yardstick wants to go on.
+	// yardEvery is the interval of the yardstick.
 	yardEvery = 50 * time.Millisecond
-	// starved is a wait for the processor that can make a POST too late. Between the last instant at which
-	// an owner begins to write and the first at which others may settle lie the callback's time-out and
-	// 5 s.
+	// starved is a wait for the processor that can make a POST too late. Between the last instant at which an
+	// owner begins to write and the first at which others may settle are the callback's timeout and 5 s.
 	starved = 5 * time.Second
 )
 
@@ -302,7 +302,7 @@ func newYardstick(t *testing.T) *yardstick {
 	return y
 }
 
-// waited is the longest time between two instants for which the yardstick did not go on.
+// waited is the longest time between two instants for which the yardstick did not run.
 func (y *yardstick) waited(from, to time.Time) (longest time.Duration) {
 	if y == nil {
 		return 0
@@ -317,11 +317,11 @@ func (y *yardstick) waited(from, to time.Time) (longest time.Duration) {
 	return longest
 }
 
-// victim is a process that suffers faults, one at a time: who holds the lock may hurt it.
+// victim is a process that gets faults, one at a time: the holder of the lock may inject one.
 type victim struct {
 	*child
 	name string
-	rest time.Duration // it is left alone for this long after a fault, so that things go on
+	rest time.Duration // it gets no fault for this long after a fault, so that work continues
 
 	sync.Mutex
 	kills, stops, exits int
@@ -395,17 +395,17 @@ func (v *victim) caught() int { return strings.Count(v.log.String(), caughtLine)
 
 func (v *victim) continued() error { return v.cmd.Process.Signal(syscall.SIGCONT) }
 
-// comesUp waits until the process is ready. One that ends by itself is started again, as an operator's
-// supervisor would.
+// comesUp waits until the process is ready. If it exits by itself it is started again, as an operator's
+// supervisor would do.
 func (v *victim) comesUp(ctx context.Context) error {
-	// more than a boot may take, which may meet a stopped store
+	// longer than a start may take, which may find the store stopped
 	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
 	defer cancel()
 	for !v.looksUp(ctx) {
 		select {
 		case <-v.exited:
 			v.exits++
-			v.kill() // it is gone already; this waits for its end
+			v.kill() // it was killed already; this waits for its end
 			if err := v.run(); err != nil {
 				return err
 			}
@@ -431,7 +431,7 @@ func (v *victim) tail() string {
 
 var conflictsLine = regexp.MustCompile(`(?m)^verifyd_delivery_claim_conflicts_total (\d+)`)
 
-// ask reads what a dispatcher process has counted; it loses its counters with its life.
+// ask reads the counters of a dispatcher process, which it loses when it is killed.
 func (v *victim) ask(ctx context.Context) {
 	if v.admin == "" {
 		return
@@ -455,7 +455,7 @@ func (v *victim) ask(ctx context.Context) {
 	}
 }
 
-// logged counts the lines of all dispatchers that hold a text.
+// logged counts the log lines of all dispatchers that contain a text.
 func (f *deployment) logged(text string) (n int) {
 	for _, d := range f.dispatchers {
 		n += strings.Count(d.log.String(), text)
@@ -463,7 +463,7 @@ func (f *deployment) logged(text string) (n int) {
 	return n
 }
 
-// fell names the processes that panicked or, under the race detector, raced.
+// fell names the processes that panicked or had a data race.
 func (f *deployment) fell() error {
 	var all error
 	for _, v := range f.all() {

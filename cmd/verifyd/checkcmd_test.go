@@ -99,7 +99,7 @@ func TestCheckTellsWhatIsWrong(t *testing.T) {
 	expectFound(t, found, "sync", check.LevelWarning, "two minutes")
 }
 
-// serveFails runs serve, which is to refuse, and returns what it says.
+// serveFails runs serve, which must refuse, and returns its error.
 func serveFails(t *testing.T, args ...string) string {
 	t.Helper()
 	code, _, errOut := verifyd(t,
@@ -148,7 +148,7 @@ func TestCheckOfTheWayOut(t *testing.T) {
 	}
 }
 
-// Networks that are silent take nothing from what is asked after them.
+// Silent networks do not delay the checks after them.
 func TestCheckOfSilentNetworks(t *testing.T) {
 	parallel(t)
 	silent := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
@@ -181,8 +181,8 @@ func TestCheckOfSilentNetworks(t *testing.T) {
 	}
 }
 
-// heldAtOnce takes connections and says nothing. The function that it returns ends that, and tells how many
-// there were at a time.
+// heldAtOnce accepts connections and stays silent. The function that it returns ends that, and returns the
+// maximum number of connections.
 func heldAtOnce(t *testing.T, silent net.Listener) (together func() int) {
 	t.Helper()
 	var held, most int
@@ -202,7 +202,7 @@ func heldAtOnce(t *testing.T, silent net.Listener) (together func() int) {
 			}
 			count(1)
 			all.Go(func() {
-				_, _ = io.Copy(io.Discard, c) // until who asks has given up
+				_, _ = io.Copy(io.Discard, c) // until the client has given up
 				count(-1)
 				_ = c.Close()
 			})
@@ -218,7 +218,7 @@ func TestCheckOfAnExternalServer(t *testing.T) {
 	natstest.NeedsEmbedded(t, "stands for one server that is not a cluster")
 	dir := t.TempDir()
 	conn, _ := natstest.StartIn(t, dir)
-	// a server that knows nothing of verifyd
+	// a server without verifyd's streams
 	for _, s := range topology.New(topology.Options{}).Streams {
 		if err := conn.JS.DeleteStream(t.Context(), s.Name); err != nil {
 			t.Fatal(err)
@@ -288,8 +288,8 @@ func TestCheckOfPermissions(t *testing.T) {
 	expectFound(t, found, "configuration", check.LevelError, "VERIFYD_NATS_CREDS")
 }
 
-// Where spans and operator events go is looked at where it is set. That it is away keeps no service from
-// starting.
+// The destinations of spans and operator events are checked if they are set. If they are down, the service
+// starts anyway.
 func TestCheckOfTheCollectorAndTheAlarmAddress(t *testing.T) {
 	parallel(t)
 	inbox := newInbox(t)

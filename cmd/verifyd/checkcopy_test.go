@@ -28,7 +28,7 @@ func filesOf(t *testing.T, dir string) map[string]int64 {
 func otherDisk(t *testing.T, than string) string {
 	t.Helper()
 	for _, above := range []string{"/dev/shm", os.TempDir(), "/tmp", "/var/tmp"} {
-		dir, err := os.MkdirTemp(above, "verifydtest") //nolint:usetesting // it must be there
+		dir, err := os.MkdirTemp(above, "verifydtest") //nolint:usetesting // it must exist
 		if err != nil {
 			continue
 		}
@@ -40,8 +40,8 @@ func otherDisk(t *testing.T, than string) string {
 	return ""
 }
 
-// The folder of the copy is looked at as the service will: before it starts, and while it runs, which a check
-// disturbs in nothing.
+// The folder of the copy is checked as the service does: before it starts, and while it runs, which a check
+// does not disturb.
 func TestCheckOfTheCopysFolder(t *testing.T) {
 	parallel(t)
 	natstest.NeedsEmbedded(t, "copies an embedded store")
@@ -87,7 +87,7 @@ func TestCheckOfTheCopysFolder(t *testing.T) {
 	if disk := otherDisk(t, store); disk != "" {
 		rows = append(rows, copyRow{"on another disk", store, disk, nil, check.LevelOK, disk})
 	}
-	if os.Geteuid() != 0 { // nothing is closed to root
+	if os.Geteuid() != 0 { // root may do everything
 		closed := t.TempDir()
 		if err := os.Chmod(closed, 0o500); err != nil {
 			t.Fatal(err)

@@ -28,21 +28,21 @@ var (
 )
 
 const (
-	// cutOff is how long a dispatcher is cut off from NATS: longer than JetStream waits for it, so that the
-	// other one gets what it holds.
+	// cutOff is how long a dispatcher is cut off from NATS: longer than the ack wait, so that the other one
+	// gets what it holds.
 	cutOff = topology.AckWait + 5*time.Second
-	// probeEvery is how often a session is started to see whether that is possible.
+	// probeEvery is the interval at which sessions are started to see whether that is possible.
 	probeEvery = 100 * time.Millisecond
-	// restAfter lets things go on between two faults of one kind.
+	// restAfter is the pause between two faults of one kind.
 	restAfter = 2 * time.Second
 )
 
-// The service in containers on private networks, three NATS servers, two edges behind a balancer and two
-// dispatchers, suffers what a cluster suffers: the servers that lead the streams are killed, each server in
-// turn is cut off from the others, one is stopped with SIGSTOP; edges and dispatchers are killed and rolled
-// meanwhile, and a dispatcher is cut off from NATS between its claim and the POST, and between the POST and
-// its result. Users go on as people do. Counted at a real receiver as in TestChaos. The first two faults of
-// the NATS servers are those of startsAroundDeaths, in which the edges are left alone.
+// The service in containers on private networks, three NATS servers, two edges behind a load balancer and two
+// dispatchers, under the faults of a cluster: the servers that lead the streams are killed, each server in
+// turn is cut off from the others, one is stopped with SIGSTOP; meanwhile edges and dispatchers are killed
+// and restarted, and a dispatcher is cut off from NATS between its claim and the POST, and between the POST
+// and its result. Users continue as people do. POSTs are counted at a real receiver as in TestChaos. The
+// first two faults of the NATS servers are those of startsAroundDeaths, in which the edges are left alone.
 //
 // In full: go test ./cmd/verifyd -run 'TestCluster$' -timeout 30m -v -args -cluster 10000 -cluster-freeze 60s
 // -cluster-cut 30s
@@ -82,15 +82,15 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// lasts is over what time the sessions are spread: about that of the faults, without the time that servers
-// take to come back, for which users have to wait, too.
+// lasts is the time over which the sessions are spread: about that of the faults, without the time that
+// servers take to come back, for which users have to wait, too.
 func lasts() time.Duration {
 	starts := time.Duration(*clusterSessions) * startsEvery
 	return 20*time.Second + max(starts+3**clusterCut+*clusterFreeze, 2*cutOff)
 }
 
-// ruin brings the faults about: one at a time to the NATS servers, of which two must stand, one at a time to
-// the edges and one to the dispatchers.
+// ruin injects the faults: one at a time on the NATS servers, of which two must remain, one at a time on the
+// edges and one on the dispatchers.
 type ruin struct {
 	t   *testing.T
 	s   *proof
@@ -115,7 +115,7 @@ func (r *ruin) torment(ctx context.Context) error {
 	return errors.Join(stores, edges, dispatchers)
 }
 
-// say tells what happens, with the second at which it does.
+// say logs what happens, with the second at which it does.
 func (r *ruin) say(format string, args ...any) {
 	r.t.Logf("%5.1f s  %s", time.Since(r.began).Seconds(), fmt.Sprintf(format, args...))
 }
@@ -149,11 +149,11 @@ func (r *ruin) stores(ctx context.Context) error {
 	return r.outage(ctx, m, *clusterFreeze, m.freeze, m.thaw)
 }
 
-// heardWithin is how soon a server that is back has heard from the one that leads now, which sends something
-// each second.
+// heardWithin is how soon a server that is back has heard from the current leader, which sends something each
+// second.
 const heardWithin = 2 * time.Second
 
-// rejoin ends the cut of a server, which may take itself for a leader until it hears of another.
+// rejoin ends the cut of a server, which may believe that it leads until it hears of another leader.
 func (r *ruin) rejoin(ctx context.Context, m *member) error {
 	over := r.log.Behind()
 	defer over()
@@ -164,7 +164,7 @@ func (r *ruin) rejoin(ctx context.Context, m *member) error {
 	return nil
 }
 
-// outage brings a fault about, leaves it for a while, ends it and waits until the member is well.
+// outage injects a fault, leaves it for a while, ends it and waits until the member has recovered.
 func (r *ruin) outage(ctx context.Context, m *member, lasts time.Duration, begin,
 	end func(ctx context.Context) error) error {
 	if err := begin(ctx); err != nil {
@@ -182,7 +182,7 @@ func (r *ruin) outage(ctx context.Context, m *member, lasts time.Duration, begin
 	return ctx.Err()
 }
 
-// kill kills the first of two, roll rolls both.
+// kill kills the first of two, roll restarts both.
 func (r *ruin) kill(ctx context.Context, of []*member) error {
 	r.say("%s is killed", of[0].name)
 	return r.outage(ctx, of[0], 0, of[0].kill, of[0].start)
@@ -198,8 +198,8 @@ func (r *ruin) roll(ctx context.Context, of []*member) error {
 	return nil
 }
 
-// dispatchers are cut off before they are rolled: what one held then is with the other by the time at which
-// everything is well again.
+// dispatchers are cut off before they are restarted: what one held then is with the other by the time at
+// which everything has recovered.
 func (r *ruin) dispatchers(ctx context.Context) error {
 	of := r.s.dispatchers
 	if err := r.kill(ctx, of); err != nil {
@@ -215,7 +215,7 @@ func (r *ruin) dispatchers(ctx context.Context) error {
 
 func nothing(context.Context) error { return nil }
 
-// cutOff takes a dispatcher off NATS while deliveries are at a point, and lets them go on.
+// cutOff disconnects a dispatcher from NATS while deliveries are at a point, and lets them continue.
 func (r *ruin) cutOff(ctx context.Context, m *member, point string) error {
 	var err error
 	tr := r.s.gate.arm(m, point, func() { err = m.cut(ctx, r.s.store) })
@@ -234,13 +234,13 @@ func (r *ruin) cutOff(ctx context.Context, m *member, point string) error {
 	})
 }
 
-// probe starts sessions all the time that nobody finishes, to see for how long that is not possible.
+// probe continuously starts sessions, which nobody finishes, to see for how long that is not possible.
 type probe struct {
 	crowd *crowd
 
 	mu       sync.Mutex
 	tries    int
-	good     []time.Time // when a try began that succeeded, in the order of their ends
+	good     []time.Time // when each successful try began, in the order of their ends
 	slowest  time.Duration
 	refusals map[string]int
 }

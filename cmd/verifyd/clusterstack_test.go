@@ -36,18 +36,18 @@ import (
 
 const (
 	// askVariable makes a dispatcher ask, at the points at which it can be cut off from NATS, whether it may
-	// go on.
+	// continue.
 	askVariable = "VERIFYD_TEST_ASK"
 	// relayVariable, HERE=THERE, makes a process relay its own loopback address to an address outside its
-	// container: the dev network listens on the loopback of whoever runs the test, and is the same issuer for
-	// users and edges.
+	// container: the dev network listens on the loopback of the machine that runs the test, and is the same
+	// issuer for users and edges.
 	relayVariable = "VERIFYD_TEST_RELAY"
-	// idleVariable makes a process wait for its end: commands are run beside it, in its container.
+	// idleVariable makes a process wait until it is ended: commands are run in its container.
 	idleVariable = "VERIFYD_TEST_IDLE"
 
 	// stackUp bounds the start of a container until what is in it is ready.
 	stackUp = 90 * time.Second
-	// dockerWithin bounds one call of docker. Ending a container takes the longest, the drain included.
+	// dockerWithin bounds one call of docker. Ending a container, including the drain, takes the longest.
 	dockerWithin = 60 * time.Second
 )
 
@@ -66,7 +66,7 @@ func init() {
 	}
 }
 
-// askAt waits at the two points until the test lets the delivery go on.
+// askAt waits at the two points until the test lets the delivery continue.
 func askAt(where, point string) {
 	if point != crashpoint.AfterClaim && point != crashpoint.Answered {
 		return
@@ -86,8 +86,7 @@ func relayLoopback(here, there string) error {
 	return nil
 }
 
-// carryAll joins each connection that a listener takes with one to another address, until the listener is
-// closed.
+// carryAll connects each connection of a listener with one to another address, until the listener is closed.
 func carryAll(l net.Listener, there string) {
 	var carried sync.WaitGroup
 	defer carried.Wait()
@@ -131,7 +130,7 @@ func docker(ctx context.Context, args ...string) (string, error) {
 type member struct {
 	name      string // of its service
 	container string
-	network   string // on which it is asked whether it is ready
+	network   string // on which its readiness is checked
 	readyPage string // ":PORT/PATH" that it answers with 200 then
 }
 
@@ -140,7 +139,7 @@ func (m *member) do(ctx context.Context, args ...string) error {
 	return err
 }
 
-// kill is kill -9, freeze SIGSTOP, thaw SIGCONT. roll ends the process by SIGTERM and starts it anew, as an
+// kill is kill -9, freeze SIGSTOP, thaw SIGCONT. roll ends the process by SIGTERM and starts it again, as an
 // upgrade does.
 func (m *member) kill(ctx context.Context) error   { return m.do(ctx, "kill") }
 func (m *member) start(ctx context.Context) error  { return m.do(ctx, "start") }
@@ -169,8 +168,8 @@ func (m *member) address(ctx context.Context, network string) (string, error) {
 	return ip, err
 }
 
-// await waits until what is in the container is ready. It looks up once where the container is, which takes a
-// process: what may move it has been done.
+// await waits until what is in the container is ready. It looks up the container's address once, which takes
+// a process: nothing changes it afterwards.
 func (m *member) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stackUp)
 	defer cancel()
@@ -187,7 +186,7 @@ func (m *member) await(ctx context.Context) error {
 	return nil
 }
 
-// proof is the stack with this test binary as verifyd, and users, their network and the receiver on this
+// proof is the stack with this test binary as verifyd, and with users, their network and the receiver on this
 // machine.
 type proof struct {
 	*stack
@@ -202,7 +201,7 @@ type proof struct {
 	key     string
 }
 
-// proofHost is the name by which the proxy knows the service.
+// proofHost is the name of the service at the proxy.
 const proofHost = "verifyd.localhost"
 
 func newProof(t *testing.T) *proof {
@@ -273,9 +272,9 @@ func (p *proof) member(t *testing.T, name, network, path string) *member {
 	return &member{name: name, container: p.container(t, name), network: p.project + network, readyPage: path}
 }
 
-// override writes what is different from docker-compose.yml: whose addresses, whose binary. Nobody asks the
-// containers for their health, each time by a process in them: what is started waits for what it needs, as it
-// has to after faults, and the proof waits for all of them.
+// override writes the differences from docker-compose.yml: addresses, and the binary. There are no health
+// checks, each of which is a process in the container: what is started waits for what it needs, as it has to
+// after faults, and the proof waits for all of them.
 func (p *proof) override(t *testing.T, ca string, env map[string]string) {
 	t.Helper()
 	services := map[string]any{}
@@ -311,7 +310,7 @@ func (p *proof) override(t *testing.T, ca string, env map[string]string) {
 	p.files = append(p.files, path)
 }
 
-// keepLogs keeps the containers' last lines where the proof failed.
+// keepLogs keeps the containers' last lines if the proof failed.
 func (p *proof) keepLogs(t *testing.T) {
 	if !t.Failed() {
 		return
@@ -325,7 +324,7 @@ func (p *proof) keepLogs(t *testing.T) {
 	}
 }
 
-// listenOutside listens on this machine's address on the containers' network, which need not stand yet.
+// listenOutside listens on this machine's address on the containers' network, which need not exist yet.
 func (p *proof) listenOutside(t *testing.T) net.Listener {
 	t.Helper()
 	c := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) (err error) {
@@ -336,7 +335,7 @@ func (p *proof) listenOutside(t *testing.T) net.Listener {
 	return must[net.Listener](t)(c.Listen(t.Context(), "tcp", net.JoinHostPort(p.gateway, "0")))
 }
 
-// relayFrom lets the containers reach an address of this machine's loopback.
+// relayFrom makes an address of this machine's loopback reachable from the containers.
 func relayFrom(t *testing.T, l net.Listener, there string) {
 	t.Helper()
 	done := make(chan struct{})
@@ -346,7 +345,7 @@ func relayFrom(t *testing.T, l net.Listener, there string) {
 
 func (p *proof) image() string { return p.project + ":proof" }
 
-// makeImage puts this test binary into an image in the place of verifyd.
+// makeImage builds an image with this test binary in place of verifyd.
 func (p *proof) makeImage(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
@@ -402,7 +401,7 @@ func (m *member) ready(ctx context.Context, host string) bool {
 	return err == nil
 }
 
-// get reads a page of the container's own.
+// get requests a page of the container.
 func (m *member) get(ctx context.Context, page string) ([]byte, error) {
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+page, nil)
 	if err != nil {
@@ -438,7 +437,7 @@ func (p *proof) leader(ctx context.Context, stream string) (*member, error) {
 	}
 }
 
-// leaderAs asks one server, which tells of the streams that it has.
+// leaderAs asks one server, which knows the streams that it has.
 func (p *proof) leaderAs(ctx context.Context, at *member, stream string) (string, error) {
 	host, err := at.address(ctx, p.store)
 	if err != nil {
@@ -471,7 +470,7 @@ func (p *proof) leaderAs(ctx context.Context, at *member, stream string) (string
 	return "", fmt.Errorf("%s does not know %s", at.name, stream)
 }
 
-// gate lets the deliveries of the dispatchers pass, except where it was told to do something first.
+// gate lets the deliveries of the dispatchers pass, unless a trap is set.
 type gate struct {
 	server *http.Server
 	addr   string
@@ -480,7 +479,7 @@ type gate struct {
 	armed map[string]*trap // by /HOST/POINT
 }
 
-// trap is sprung by the first delivery that comes to a point.
+// trap is sprung by the first delivery that reaches a point.
 type trap struct {
 	once sync.Once
 	do   func()
@@ -524,8 +523,8 @@ func (g *gate) disarm(m *member, point string) {
 	delete(g.armed, "/"+m.name+"/"+point)
 }
 
-// door lets users of this machine in without a name service and without trusting the trial's certificate: it
-// hands each request to the stack's proxy over TLS, under the name that the proxy knows.
+// door admits users of this machine without a name service and without trusting the trial's certificate: it
+// forwards each request to the stack's proxy over TLS, under the name that the proxy has.
 type door struct {
 	listener net.Listener
 	roots    atomic.Pointer[x509.CertPool]
@@ -565,7 +564,7 @@ func newDoor(t *testing.T, proxy string) *door {
 
 func (d *door) base() string { return "http://" + d.listener.Addr().String() }
 
-// trust learns the trial's authority, which every edge has.
+// trust reads the trial's authority, which every edge has.
 func (d *door) trust(t *testing.T, edge *member) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "trial.pem")
@@ -577,7 +576,7 @@ func (d *door) trust(t *testing.T, edge *member) {
 	d.roots.Store(pool)
 }
 
-// await waits until the proxy leads to an edge.
+// await waits until the proxy reaches an edge.
 func (d *door) await(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), stackUp)

@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// startsEvery is the pause between two starts: 100 a second. While nobody leads, for 9.4 s at most, no
-	// more of them wait than one edge has places for.
+	// startsEvery is the pause between two starts: 100 a second. While there is no leader, for at most 9.4 s,
+	// no more of them wait than one edge allows.
 	startsEvery = 10 * time.Millisecond
-	// clientWaits is how long a client waits for an answer, as integrators are told to.
+	// clientWaits is how long a client waits for an answer, as the documents advise.
 	clientWaits = 15 * time.Second
 )
 
-// startsAroundDeaths starts sessions as integrators do, by clients that wait as they are told to, while the
-// NATS server that leads the sessions is killed, and another time stopped without a word: none of them fails.
-// As many are started as the users of TestCluster start beside.
+// startsAroundDeaths starts sessions as integrators do, by clients that wait as the documents advise, while
+// the NATS server that leads the sessions is killed, and another time stopped silently: none of them fails.
+// As many are started as the users of TestCluster start meanwhile.
 func startsAroundDeaths(ctx context.Context, t *testing.T, s *proof) error {
 	t.Helper()
 	deaths := []struct {
@@ -65,7 +65,7 @@ type starts struct {
 	failures map[string]int
 }
 
-// run starts n sessions. When a fifth of them has begun, vanish is called beside.
+// run starts n sessions. When a fifth of them has begun, vanish is called concurrently.
 func (st *starts) run(ctx context.Context, n int, vanish func()) {
 	st.sessions, st.failures = map[string]bool{}, map[string]int{}
 	var wg sync.WaitGroup

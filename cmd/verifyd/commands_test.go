@@ -14,7 +14,7 @@ import (
 	"verifyd/natsconf/secretbox"
 )
 
-// verifyd runs a command line in this process. A command that should have ended by itself is stopped after a
+// verifyd runs a command line in this process. A command that does not end by itself is stopped after a
 // while, with exit code 0.
 func verifyd(t *testing.T, args ...string) (code int, out, errOut string) {
 	t.Helper()
@@ -104,7 +104,7 @@ func TestKeyCommands(t *testing.T) {
 }
 
 // Bad settings are refused at start, all at once, each with its name, its value's fault and what would be
-// right.
+// valid.
 func TestBadSettingsAreRefusedByName(t *testing.T) {
 	parallel(t)
 	dir := t.TempDir()
@@ -251,8 +251,8 @@ func TestBadSettingsAreRefusedByName(t *testing.T) {
 	}
 }
 
-// A store belongs to the master key it was made with: a command or a service with another one, or without,
-// changes nothing.
+// A store belongs to the master key that it was created with: a command or a service with another one, or
+// without, changes nothing.
 func TestAnotherMasterKeyIsRefused(t *testing.T) {
 	parallel(t)
 	natstest.NeedsEmbedded(t, "the master key in its data directory")
@@ -287,7 +287,7 @@ func TestAnotherMasterKeyIsRefused(t *testing.T) {
 		secretbox.NewKey().Encode())
 }
 
-// A command runs with its own settings; it must not cut off what a service keeps with others.
+// A command runs with its own settings; it must not remove what a service keeps with others.
 func TestCommandsLeaveTheTopologyAlone(t *testing.T) {
 	parallel(t)
 	natstest.NeedsEmbedded(t, "commands on a data directory")

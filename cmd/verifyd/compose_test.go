@@ -16,7 +16,7 @@ import (
 	"verifyd/cmd/verifyd/check"
 )
 
-// maxImage is what the image may take.
+// maxImage is the maximum size of the image.
 const maxImage = 40 << 20
 
 // The whole stack from images built here: every container is hardened and healthy, the demo shows a callback,
@@ -37,7 +37,7 @@ func TestComposeStack(t *testing.T) {
 		t.Run(service, func(t *testing.T) { s.judgeContainer(t, service, forEver) })
 	}
 	p := s.prometheus(t)
-	inUse := t.Run("in use", func(t *testing.T) { // what waits for different things, beside each other
+	inUse := t.Run("in use", func(t *testing.T) { // tests that wait for different things, in parallel
 		for name, judge := range map[string]func(t *testing.T){
 			"image": s.judgeImage, "demo": s.demonstrate, "operator": s.judgeOperator,
 			"check of an edge":       func(t *testing.T) { s.judgeCheck(t, "edge-2") },
@@ -49,13 +49,13 @@ func TestComposeStack(t *testing.T) {
 		}
 	})
 	if !inUse {
-		return // what comes is about what the demo did
+		return // the following is about what the demo did
 	}
 	t.Run("panels", func(t *testing.T) { p.judgePanels(t) })
 	t.Run("alert", func(t *testing.T) { s.judgeAlert(t, p) })
 }
 
-// judgeOperator sees that an operator reaches the store.
+// judgeOperator checks that an operator reaches the store.
 func (s *stack) judgeOperator(t *testing.T) {
 	t.Helper()
 	s.must(t, "run", "--rm", "-T", "operator", "account", "create", "Compose Guild")
@@ -89,8 +89,8 @@ func (s *stack) judgeCheck(t *testing.T, service string) {
 	}
 }
 
-// judgeImage looks at the size, the user and the bytes: what this machine builds beside the image is the same
-// binary.
+// judgeImage checks the size, the user and the bytes: the same binary is built on this machine outside of the
+// image.
 func (s *stack) judgeImage(t *testing.T) {
 	t.Helper()
 	size := must[int64](t)(strconv.ParseInt(s.docker(t, "image", "inspect", "--format", "{{.Size}}",
@@ -123,7 +123,7 @@ func digestOf(t *testing.T, path string) [sha256.Size]byte {
 	return sha256.Sum256(must[[]byte](t)(os.ReadFile(path)))
 }
 
-// judgeContainer looks at what the engine was told to hold a container to.
+// judgeContainer checks the restrictions of a container.
 func (s *stack) judgeContainer(t *testing.T, service string, forEver bool) {
 	t.Helper()
 	id := s.container(t, service)

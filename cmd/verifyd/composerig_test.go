@@ -20,10 +20,10 @@ import (
 // requireVariable lists, separated by commas, the programs without which tests fail instead of being skipped.
 const requireVariable = "VERIFYD_TEST_REQUIRE"
 
-// repository is where the repository lies, seen from this package.
+// repository is the path of the repository, from this package.
 const repository = "../.."
 
-// needs skips a test where it cannot be, unless what is missing is required by name.
+// needs skips a test whose requirement is missing, unless it is required by name.
 func needs(t *testing.T, what, why string) {
 	t.Helper()
 	if slices.Contains(strings.Split(os.Getenv(requireVariable), ","), what) {
@@ -35,8 +35,8 @@ func needs(t *testing.T, what, why string) {
 // stack is what docker-compose.yml brings up, from images that were built here, under a project name and on
 // networks of its own.
 type stack struct {
-	command []string // docker compose, or docker-compose where there is only that
-	files   []string // that a test puts over the repository's
+	command []string // docker compose, or docker-compose if there is only that
+	files   []string // that a test uses in addition to the repository's
 	env     []string
 	project string
 	images  []string // made for this stack alone
@@ -45,7 +45,7 @@ type stack struct {
 }
 
 var (
-	// buildImages is done once for all tests.
+	// buildImages runs once for all tests.
 	buildImages sync.Once
 	// stacks counts those of this process, so that each has a name and networks of its own.
 	stacks atomic.Int32
@@ -169,7 +169,7 @@ func (s *stack) docker(t *testing.T, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// container returns the id of a service's container. The engine tells it in a tenth of the time that compose
+// container returns the id of a service's container. The engine answers in a tenth of the time that compose
 // takes.
 func (s *stack) container(t *testing.T, service string) string {
 	t.Helper()

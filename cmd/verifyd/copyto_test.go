@@ -82,14 +82,14 @@ func verifydAs(t *testing.T, c *child, args ...string) (code int, out, errOut st
 	return cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()
 }
 
-// begunSession is what its user and its integrator were told of a session, and when.
+// begunSession is what the user and the integrator of a session were told, and when.
 type begunSession struct {
 	demo.Started
 	acknowledged time.Time
 	verified     time.Time // zero: nobody was told so
 }
 
-// users has people sign in, one after the other, until ctx ends.
+// users makes people sign in, one at a time, until ctx ends.
 func (c *copying) users(ctx context.Context, t *testing.T, n int) (wait func() []*begunSession) {
 	t.Helper()
 	var all []*begunSession
@@ -128,9 +128,9 @@ func (c *copying) users(ctx context.Context, t *testing.T, n int) (wait func() [
 	return func() []*begunSession { busy.Wait(); return all }
 }
 
-// The service is killed under load and its store is lost. What is restored from the copy has everything that
-// was acknowledged until a few seconds before, the restore tells which; nothing is posted a second time, and
-// nothing can be completed that may have been.
+// The service is killed under load and its store is lost. The store that is restored from the copy has
+// everything that was acknowledged until a few seconds before, and the restore reports the instant; nothing
+// is posted a second time, and no session can be completed that may have been completed.
 func TestRestoreFromTheCopyOfAKilledService(t *testing.T) {
 	skipKills(t)
 	parallelHeavy(t)
@@ -220,7 +220,7 @@ func (in *inbox) total() (n int) {
 	return n
 }
 
-// status reads what verifyd status says as JSON.
+// status reads the JSON of verifyd status.
 func (c *child) status(t *testing.T) (doc process.StatusDoc) {
 	t.Helper()
 	_, out, _ := verifydAs(t, c, "status", "--json")
@@ -230,8 +230,8 @@ func (c *child) status(t *testing.T) (doc process.StatusDoc) {
 	return doc
 }
 
-// A service that is stopped leaves a copy that lacks nothing, goes on with it when it is started again, and
-// tells of it in status, readiness and metrics; a disk that is away is told there, and hurts nothing else.
+// A service that is stopped leaves a complete copy, continues it when it is started again, and reports on it
+// in status, readiness and metrics; a missing disk is reported there, and disturbs nothing else.
 func TestCopyIsToldAndGoesOn(t *testing.T) {
 	parallel(t)
 	c := newCopying(t)
@@ -289,7 +289,7 @@ func TestCopyIsToldAndGoesOn(t *testing.T) {
 	natstest.Await(t, "the copy to catch up", func() bool { return c.status(t).OK })
 }
 
-// copyFiles names what is in the folder of a copy.
+// copyFiles lists the folder of a copy.
 func copyFiles(t *testing.T, dir string) string {
 	t.Helper()
 	var names []string
@@ -301,7 +301,7 @@ func copyFiles(t *testing.T, dir string) string {
 	return strings.Join(names, " ")
 }
 
-// What VERIFYD_COPY_TO may not be ends the start, with what would be right.
+// An invalid VERIFYD_COPY_TO ends the start, with what would be valid.
 func TestCopyToIsRefused(t *testing.T) {
 	parallel(t)
 	natstest.NeedsEmbedded(t, "copies an embedded store")

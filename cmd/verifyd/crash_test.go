@@ -20,7 +20,7 @@ import (
 	"verifyd/natsconf/secretbox"
 )
 
-// child is verifyd as a process of its own, to be killed.
+// child is verifyd in a process of its own, to be killed.
 type child struct {
 	dir, listen, admin string
 	natsURL            string // of its store on a cluster
@@ -32,7 +32,7 @@ type child struct {
 	up                 func(ctx context.Context) bool // says that it is ready
 
 	cmd    *exec.Cmd
-	exited chan error    // closed, after its exit was told, when the process is gone
+	exited chan error    // closed, after its exit was reported, when the process is gone
 	gone   chan struct{} // closed then too
 	log    *buffer
 }
@@ -68,7 +68,7 @@ func newChild(t *testing.T) *child {
 	return c
 }
 
-// ownStore puts the process on the store of its directory.
+// ownStore makes the process use the store of its directory.
 func (c *child) ownStore(t *testing.T) {
 	t.Helper()
 	c.env = append(slices.Clone(c.env), "VERIFYD_DATA_DIR="+filepath.Join(c.dir, "store"))
@@ -143,7 +143,7 @@ func (c *child) run() error {
 	return nil
 }
 
-// becomesReady waits until the process is ready. It reports false if that ends instead, or ctx does.
+// becomesReady waits until the process is ready. It returns false if the process or ctx ends instead.
 func (c *child) becomesReady(ctx context.Context) bool {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -211,7 +211,7 @@ func (c *child) command(t *testing.T, args ...string) (out string, err error) {
 	return strings.TrimSpace(stdout.String()), nil
 }
 
-// makeKey makes an API key, and its account where that is missing.
+// makeKey creates an API key, and its account if it is missing.
 func (c *child) makeKey(t *testing.T, account string, args ...string) string {
 	t.Helper()
 	_, err := c.command(t, "account", "create", account, "--new-store")
@@ -221,7 +221,7 @@ func (c *child) makeKey(t *testing.T, account string, args ...string) string {
 	return must[string](t)(c.command(t, append([]string{"key", "create", "--account", account}, args...)...))
 }
 
-// walk is one session's way from init to the callback, with a name for each place between two steps.
+// walk is one session from init to the callback, with a name for each point between two steps.
 type walk struct {
 	c       *child
 	api     api
@@ -258,7 +258,7 @@ var steps = []struct {
 }
 
 // skipKills skips a test under -short that starts many processes to kill them: the race detector, which runs
-// under it, makes each of their starts slow, and what is left shows it every step of a process already.
+// under it, makes each of their starts slow, and the remaining tests show it every step of a process.
 func skipKills(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -312,8 +312,8 @@ func (c *child) untilPosted(t *testing.T) *walk {
 	return w
 }
 
-// The process dies while the receiver has the POST and has not answered: nobody can know how it ended, so it
-// is told as unknown, and it is not sent again.
+// The process dies while the receiver has the POST and has not answered: its end cannot be known, so it is
+// reported as unknown, and it is not sent again.
 func TestKillBetweenPostAndAnswerIsUnknown(t *testing.T) {
 	parallel(t)
 	c := newChild(t)
@@ -327,7 +327,7 @@ func TestKillBetweenPostAndAnswerIsUnknown(t *testing.T) {
 	}
 }
 
-// knownSoon waits until a key that another process made is mirrored.
+// knownSoon waits until a key that another process created is mirrored.
 func (a api) knownSoon(t *testing.T) {
 	t.Helper()
 	natstest.Await(t, "the key is known", func() bool {
@@ -336,7 +336,7 @@ func (a api) knownSoon(t *testing.T) {
 	})
 }
 
-// settled reads a session until its delivery has come to an end.
+// settled reads a session until its delivery has ended.
 func (a api) settled(t *testing.T, session string) receipt {
 	t.Helper()
 	deadline := time.Now().Add(natstest.TestTimeout)
@@ -355,7 +355,7 @@ func (a api) settled(t *testing.T, session string) receipt {
 	}
 }
 
-// left adds every file of the store to what a process left behind, also where links lead out of its folder.
+// left adds every file of the store to what a process leaves behind, also where links lead out of its folder.
 // On a cluster there is none.
 func (c *child) left(t *testing.T, places map[string]string) map[string]string {
 	t.Helper()

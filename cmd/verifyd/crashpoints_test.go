@@ -21,7 +21,7 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-// crashVariable tells a child where to die: POINT:N, at the Nth time that the point is reached.
+// crashVariable makes a child die at a point: POINT:N, at the Nth time that the point is reached.
 const crashVariable = "VERIFYD_TEST_CRASH"
 
 var crashSeeds = flag.Int("crash-seeds", 1,
@@ -41,12 +41,12 @@ func dieAt(where string) {
 	crashpoint.Hook(func(p string) {
 		if p == point && reached.Add(1) == int64(n) {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-			select {} // nothing after the point is done
+			select {} // nothing after the point is executed
 		}
 	})
 }
 
-// tally is what one run counts.
+// tally has the counts of one run.
 type tally struct{ sessions, delivered, unknown, duplicates, lost, toldFalsely int }
 
 func (t *tally) String() string {
@@ -64,7 +64,7 @@ func (t *tally) add(o tally) {
 }
 
 // The process dies at each point between the quota's counter and the last acknowledgement, with several
-// sessions under way, and is started again. Counted at a real receiver: more than one POST never; a session
+// sessions in progress, and is started again. Counted at a real receiver: never more than one POST; a session
 // whose user read success is delivered, or visible as unknown; nothing that was acknowledged is lost; nothing
 // is stuck.
 //
@@ -94,7 +94,7 @@ func TestCrashPoints(t *testing.T) {
 	}
 }
 
-// user is one person on the way through a session while the service dies and comes back.
+// user is one person in a session while the service dies and comes back.
 type user struct {
 	session demo.Started
 	browser *demo.Browser // the same one after the restart: another would wait for the first to give up
@@ -141,7 +141,7 @@ func crashOnce(t *testing.T, point string, n int, env ...string) tally {
 	return count(t, c, a, users)
 }
 
-// tryInit starts a session if the service is there; only a 200 counts.
+// tryInit starts a session if the service is up; only a 200 counts.
 func (a api) tryInit(t *testing.T, callback string) (s demo.Started, ok bool) {
 	t.Helper()
 	i := &demo.Integrator{Base: a.base, APIKey: a.key}
@@ -149,8 +149,8 @@ func (a api) tryInit(t *testing.T, callback string) (s demo.Started, ok bool) {
 	return s, err == nil
 }
 
-// walkOn goes through the pages as far as the service lets it, gives the code where one is shown, and
-// remembers whether success was read.
+// walkOn goes through the pages as far as the service allows, enters the code if one is shown, and remembers
+// whether success was read.
 func (u *user) walkOn(t *testing.T, a api) {
 	b := u.browser
 	p, err := b.Open(t.Context(), u.session.VerifyURL)
@@ -174,7 +174,7 @@ func (u *user) walkOn(t *testing.T, a api) {
 }
 
 // The process dies around the steps of a session that is confirmed with a code: what the integrator was told
-// stands, nobody is asked for another code, and the outcome is sent once.
+// is true, nobody is asked for another code, and the outcome is sent once.
 func TestCrashPointsOfAConfirmation(t *testing.T) {
 	skipKills(t)
 	t.Parallel()
@@ -191,7 +191,7 @@ func TestCrashPointsOfAConfirmation(t *testing.T) {
 	}
 }
 
-// count waits until every session has come to an end and judges it.
+// count waits until every session has ended and checks it.
 func count(t *testing.T, c *child, a api, users []*user) tally {
 	t.Helper()
 	got := tally{sessions: len(users)}
@@ -242,7 +242,7 @@ func TestKillAroundASchedule(t *testing.T) {
 			for _, s := range steps[:len(steps)-1] {
 				s.do(t, w)
 			}
-			_, _ = w.browser.Open(t.Context(), w.back) // the process may die before the page is there
+			_, _ = w.browser.Open(t.Context(), w.back) // the process may die before the page is stored
 			<-c.inbox.got
 			first := time.Now()
 			select {
@@ -265,8 +265,8 @@ func TestKillAroundASchedule(t *testing.T) {
 	}
 }
 
-// Every point is on the way of one ordinary session. It is the only test whose points are watched in this
-// process, so that it runs alone.
+// Every point is reached by one ordinary session. It is the only test that watches points in this process, so
+// it runs alone.
 func TestEveryCrashPointIsReached(t *testing.T) {
 	var mu sync.Mutex
 	reached := map[string]bool{}

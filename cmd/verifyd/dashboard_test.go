@@ -26,7 +26,7 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-// visitor is somebody at the dashboard, in Chromium.
+// visitor is a visitor of the dashboard, in Chromium.
 type visitor struct {
 	t   *testing.T
 	r   *rig
@@ -40,7 +40,7 @@ func (v visitor) do(actions ...chromedp.Action[chromedp.Void]) {
 
 func (v visitor) open(path string) { v.t.Helper(); v.do(chromedp.Navigate(v.r.Base + path)) }
 
-// press clicks what leads to another page, and waits for that, which may look as the one before.
+// press clicks an element that leads to another page, and waits for that page, which may look the same.
 func (v visitor) press(selector, then string) {
 	v.t.Helper()
 	v.do(chromiumtest.Leave(chromiumtest.Click(chromedp.CSS(selector))),
@@ -64,9 +64,9 @@ func (v visitor) reads(selector, want string) {
 	}
 }
 
-// An integrator's whole way, with a script and without: log in, make an account and a key, start a session
-// with it, see its callback arrive, send it again, test the receiver, rotate the secret, roll and revoke the
-// key.
+// The whole path of an integrator, with a script and without: log in, make an account and a key, start a
+// session with it, see its callback arrive, send it again, test the receiver, rotate the secret, roll and
+// revoke the key.
 func TestDashboardInChromium(t *testing.T) {
 	parallelHeavy(t)
 	for name, script := range map[string]bool{"with JavaScript": true, "without JavaScript": false} {
@@ -104,7 +104,7 @@ func (v visitor) enroll() {
 	v.reads(".flash", "Your account is ready")
 }
 
-// face sets what users see, and looks at it as they do.
+// face sets the branding, and views it as users do.
 func (v visitor) face(script bool) {
 	v.t.Helper()
 	v.open("/dashboard/settings")
@@ -117,7 +117,7 @@ func (v visitor) face(script bool) {
 	v.write("#accent", "#7a4100")
 	v.press(`form[action$="/look"] button`, ".flash")
 	v.do(chromedp.WaitVisible(chromedp.CSS(`.phones iframe[src*="state=ask"]`)))
-	if script { // a colour is looked at while it is chosen
+	if script { // a colour is previewed while it is chosen
 		v.do(chromedp.Evaluate[chromedp.Void](`
 			const button = document.querySelector("#button");
 			button.value = "#ffd500";
@@ -155,7 +155,7 @@ func (v visitor) until(expression string) {
 	})
 }
 
-// picture makes a file that somebody uploads.
+// picture returns a file to upload.
 func (v visitor) picture() string {
 	v.t.Helper()
 	var b bytes.Buffer
@@ -204,12 +204,12 @@ func (v visitor) deliver(key string, live bool) {
 	v.do(chromedp.WaitVisible(chromedp.CSS(".timeline li.good + li.good, .timeline li.good ~ li.good")))
 	v.reads("h1", "verified delivered")
 	answer := v.r.inbox.keepWaiting()
-	v.press(`a[href$="/resend"]`, "button.main") // what was delivered is sent again by who says so twice
+	v.press(`a[href$="/resend"]`, "button.main") // what was delivered is sent again after a confirmation
 	v.press("button.main", ".flash")
 	again := <-v.r.inbox.got
 	answer()
 	if live {
-		v.do(chromedp.WaitVisible(chromedp.CSS(".timeline .fresh"))) // the page was drawn anew
+		v.do(chromedp.WaitVisible(chromedp.CSS(".timeline .fresh"))) // the page was rendered again
 	}
 	v.reads(".flash", "on its way again")
 	if v.r.inbox.count(strings.TrimPrefix(again.Header.Get("Webhook-Id"), "cb_")) != 2 {
@@ -242,7 +242,7 @@ func (v visitor) sign() {
 	v.open("/dashboard/signing")
 	v.press(`form[action$="/rotate"] button`, ".flash")
 	v.reads("#rotate", "Rotation under way")
-	if got := test(); !verifies(got, secret) || // by each secret, and by the pair of each
+	if got := test(); !verifies(got, secret) || // with each secret, and with the key pair of each
 		len(strings.Fields(got.Header.Get("Webhook-Signature"))) != 4 {
 		v.t.Errorf("during the overlap: %v", got.Header)
 	}
@@ -297,7 +297,7 @@ func TestOpenPagesDoNotHoldUpTheStop(t *testing.T) {
 		p := must[*demo.Page](t)(b.Open(t.Context(), r.Base+"/dashboard/login"))
 		p = must[*demo.Page](t)(b.Press(t.Context(), p, "dev"))
 		p = must[*demo.Page](t)(b.Press(t.Context(), p, "sign-in"))
-		return !strings.HasPrefix(p.Title(), "Welcome") // as who has no account is
+		return !strings.HasPrefix(p.Title(), "Welcome") // like a person without an account
 	})
 	response := must[*http.Response](t)(b.Request(t.Context(), http.MethodGet,
 		r.Base+"/dashboard/sessions/"+r.api().read(t, s.Session).ID+"/live", nil))

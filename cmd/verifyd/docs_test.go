@@ -11,7 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// A promise that names a test which is gone is no longer proven.
+// A promise whose test no longer exists is no longer proven.
 func TestTestsThatTheDocsNameExist(t *testing.T) {
 	parallel(t)
 	code := testsOfTheRepository(t)

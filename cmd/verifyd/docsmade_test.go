@@ -49,7 +49,7 @@ func TestDocumentsOfTheProgram(t *testing.T) {
 	}
 }
 
-// What the documents install is of this version: the service hands out no other SDK.
+// The documents install this version: the service provides no other SDK.
 func TestDocumentsNameThisVersion(t *testing.T) {
 	parallel(t)
 	named := regexp.MustCompile(`(verifyd[-_:]|/sdk/go@v)[0-9]+\.[0-9]+\.[0-9]+`)
@@ -74,7 +74,7 @@ func TestDocumentsNameThisVersion(t *testing.T) {
 	}
 }
 
-// settingsMade is a table of each group of settings.
+// settingsMade returns a table of each group of settings.
 func settingsMade(t *testing.T) string {
 	t.Helper()
 	var serve, remote *kong.Node // remote: one that works from another machine, too
@@ -114,7 +114,7 @@ func settingsMade(t *testing.T) string {
 	return b.String()
 }
 
-// commandsMade is the help of each command, without what all have in common.
+// commandsMade returns the help of each command, without the common parts.
 func commandsMade(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder

@@ -93,7 +93,7 @@ func TestNoIsAnOutcome(t *testing.T) {
 	}
 }
 
-// A provider's trouble is nobody's verdict: nothing is decided, and the next try succeeds.
+// A provider's failure is no verdict: nothing is decided, and the next try succeeds.
 func TestProviderTroubleThenSuccess(t *testing.T) {
 	parallel(t)
 	r := boot(t)
@@ -112,7 +112,7 @@ func TestProviderTroubleThenSuccess(t *testing.T) {
 	}
 }
 
-// Two tabs of one browser and two browsers finish at the same moment: one completion, one POST, and all read
+// Two tabs of one browser and two browsers finish at the same moment: one completion, one POST, and all see
 // the same.
 func TestManyFinishTogether(t *testing.T) {
 	r := boot(t)
@@ -385,7 +385,7 @@ func TestKilledActorsAreRestarted(t *testing.T) {
 	}
 }
 
-// persist starts a session as an integrator would that tries again while the service restarts.
+// persist starts a session as an integrator that retries while the service restarts.
 func (r *rig) persist(t *testing.T) demo.Started {
 	t.Helper()
 	body := `{"platform":"p","platform_user_id":"u","callback_url":"` + r.inbox.CallbackURL() + `"}`
@@ -415,7 +415,7 @@ func (r *rig) persist(t *testing.T) demo.Started {
 }
 
 // The integrator sends an outcome again whose delivery has ended; before that, and if there is nothing to
-// send, it is told so.
+// send, it gets an error.
 func TestSendAgainThroughTheAPI(t *testing.T) {
 	parallel(t)
 	r := boot(t)

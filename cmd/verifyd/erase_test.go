@@ -20,10 +20,10 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// planted is what the tests look for after an erasure.
+// planted is the text that the tests search for after an erasure.
 const planted = "MARKER_sailor_42"
 
-// connect connects to the store of a service that runs.
+// connect connects to the store of a running service.
 func (c *child) connect(t *testing.T) *natsconf.Conn {
 	t.Helper()
 	if natstest.OnCluster() {
@@ -35,7 +35,7 @@ func (c *child) connect(t *testing.T) *natsconf.Conn {
 		zerolog.Nop()))
 }
 
-// readable returns the streams that hold a text in a message that is there to be read.
+// readable returns the streams that hold a text in a readable message.
 func (c *child) readable(t *testing.T, text string) map[string]int {
 	t.Helper()
 	conn := c.connect(t)
@@ -61,7 +61,7 @@ func (c *child) readable(t *testing.T, text string) map[string]int {
 	return held
 }
 
-// newest returns the middle of a stream's newest message, by which it is known in files.
+// newest returns the middle of a stream's newest message, by which it is found in files.
 func (c *child) newest(t *testing.T, stream string) string {
 	t.Helper()
 	conn := c.connect(t)
@@ -75,7 +75,7 @@ func onDisk(t *testing.T, folder, text string) (files []string) {
 	t.Helper()
 	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
-			return ignoreMissing(err) // a process that runs writes files anew
+			return ignoreMissing(err) // a running process rewrites files
 		}
 		b, err := os.ReadFile(path)
 		if strings.Contains(string(b), text) {
@@ -103,7 +103,7 @@ func (b *backedUp) signAs(t *testing.T, user, guild string) receipt {
 	return b.api.settled(t, w.session.Session)
 }
 
-// age lets every session's lifetime end now, as if ten minutes had passed.
+// age ends every session's lifetime now, as if ten minutes had passed.
 func (b *backedUp) age(t *testing.T) {
 	t.Helper()
 	conn := b.connect(t)
@@ -132,8 +132,8 @@ func (b *backedUp) age(t *testing.T) {
 	}
 }
 
-// A user is erased: nothing tells of them any more, in no message and in no file, and what would open what is
-// left of them is gone; everybody else's sessions stay, and no second POST and no second outcome follow.
+// A user is erased: no message and no file names them any more, and the keys of what is left of them are
+// destroyed; all other sessions stay, and no second POST and no second outcome follow.
 func TestErase(t *testing.T) {
 	parallel(t)
 	c := newChild(t)
@@ -144,7 +144,7 @@ func TestErase(t *testing.T) {
 	gone, other := b.signAs(t, planted, "118"), b.signAs(t, "somebody_else", "118")
 	args := []string{"erase", "--platform-user-id", planted, "--account", "Harbor Guild"}
 
-	// Within its ten minutes a session is not at its end.
+	// Within its ten minutes a session has not ended.
 	if out, err := c.command(t, args...); err == nil || !strings.Contains(err.Error(), "not at their end") {
 		t.Errorf("a session in its lifetime: %s %v", out, err)
 	}
@@ -216,7 +216,7 @@ func TestErase(t *testing.T) {
 	}
 }
 
-// What is asked for must be plain: a whole service's users are not erased by a forgotten flag.
+// The request must be explicit: a forgotten flag does not erase the users of a whole service.
 func TestEraseRefusals(t *testing.T) {
 	parallel(t)
 	for _, c := range []struct {

@@ -18,7 +18,7 @@ import (
 // hidden is in the path and the query of every callback URL here; no command may show it.
 const hidden = "planted-marker"
 
-// receiver is an https server of the test's own, with an address for each way to answer.
+// receiver is an https server of the test, with an address for each kind of answer.
 func (r *rig) receiver(t *testing.T) (base string) {
 	t.Helper()
 	i, err := demo.NewIntegrator(r.inbox.ca)
@@ -98,7 +98,7 @@ func tell(t *testing.T) telling {
 	return all
 }
 
-// verifyd runs a command on the running service, and looks that it gives nothing away.
+// verifyd runs a command on the running service, and checks that it reveals nothing.
 func (a telling) verifyd(t *testing.T, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	code, out, errOut = verifyd(t, append(args, a.reach()...)...)
@@ -122,8 +122,8 @@ func (a telling) sid(t *testing.T, name string) string {
 	return string(must[sessions.ID](t)(sessions.ParseID(a.s[name].Session)))
 }
 
-// It reads what happened word by word, so that it runs alone: where others keep the processors busy, a
-// handshake may have needed a second try.
+// It compares the output word by word, so it runs alone: while others keep the processors busy, a handshake
+// may need a second try.
 func TestExplainAndDeliveries(t *testing.T) {
 	a := tell(t)
 	t.Run("explain", a.explain)
@@ -133,7 +133,7 @@ func TestExplainAndDeliveries(t *testing.T) {
 	t.Run("bad", a.bad)
 }
 
-// Each kind of session is told with what happened and what to do.
+// Each kind of session is described with what happened and what to do.
 func (a telling) explain(t *testing.T) {
 	for name, want := range map[string][]string{
 		"delivered": {
@@ -176,7 +176,7 @@ func (a telling) explain(t *testing.T) {
 	}
 }
 
-// golden is the whole of a delivered session's story.
+// golden is the complete output for a delivered session.
 func (a telling) golden(t *testing.T) {
 	_, out, _ := a.verifyd(t, "explain", a.sid(t, "delivered"))
 	for _, r := range []struct{ pattern, with string }{
@@ -205,7 +205,7 @@ User "sailor\x1b[1m_42" on discord, group 118
 
 127.0.0.1:4433 has the result. Nothing to do.
 `
-	// The dispatcher does not wait until the user has the page: its claim may stand before that.
+	// The dispatcher does not wait until the user has the page: its claim may be stored before that.
 	const shown = "12:03:11.204  The user was shown the outcome\n"
 	if at := strings.Index(out, shown); at < strings.Index(out, "Verified (dev)") ||
 		strings.Replace(out, shown, "", 1) != strings.Replace(want, shown, "", 1) {
@@ -283,7 +283,7 @@ func (a telling) show(t *testing.T) {
 	}
 }
 
-// What is asked wrongly gets exit code 2 and says what would be right.
+// Wrong usage gets exit code 2 and a hint at valid usage.
 func (a telling) bad(t *testing.T) {
 	nobody := strings.Repeat("a", 32)
 	for _, c := range []struct {
@@ -321,7 +321,7 @@ func TestExplainOnAStoppedService(t *testing.T) {
 		s.do(t, w)
 	}
 	v := w.api.until(t, w.session.Session, "delivered")
-	const shown = "The user was shown the outcome" // what is told of a session comes a moment after it
+	const shown = "The user was shown the outcome" // described a moment later
 	running := c.toldOf(t, w, shown)
 	c.kill()
 	stopped := must[string](t)(c.command(t, "explain", v.ID))

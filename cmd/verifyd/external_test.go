@@ -25,7 +25,7 @@ import (
 	"verifyd/sessions/pauses"
 )
 
-// onExternal makes programs run on one NATS server, which is none of theirs.
+// onExternal makes programs run on one external NATS server.
 func onExternal(t *testing.T) func(*config.Config) {
 	t.Helper()
 	dir := t.TempDir()
@@ -37,7 +37,7 @@ func onExternal(t *testing.T) func(*config.Config) {
 	}
 }
 
-// Edge and dispatcher as processes of their own on an external NATS server: they meet in the stream alone.
+// Edge and dispatcher as processes of their own on an external NATS server: they meet only in the stream.
 func TestRolesOnAnExternalServer(t *testing.T) {
 	parallel(t)
 	external := onExternal(t)
@@ -59,7 +59,7 @@ func TestRolesOnAnExternalServer(t *testing.T) {
 	}
 }
 
-// withRole is a program's configuration on a server that tells the roles apart.
+// withRole returns a program's configuration on a server that distinguishes the roles.
 func withRole(e natstest.External, role permission.Role, key *secretbox.Key) func(*config.Config) {
 	return func(c *config.Config) {
 		c.Store.NATSURL, c.Store.NATSCreds, c.Store.Key = e.URL, e.Credential(role), key
@@ -98,7 +98,8 @@ func TestEachRoleWithItsOwnCredential(t *testing.T) {
 		""); status != http.StatusAccepted {
 		t.Errorf("resend: %d %s", status, body)
 	}
-	// What the dispatcher signs is checked with what the edge says: both have the pair from the master key.
+	// The dispatcher's signature is verified with the edge's public key: both derive the pair from the master
+	// key.
 	keys := must[[]string](t)(edge.newClient(t, edge.apiKey).SigningKeys(t.Context()))
 	public := must[*client.Verifier](t)(client.NewVerifier(keys...))
 	for range 2 {
@@ -153,7 +154,7 @@ func TestEachRoleWithItsOwnCredential(t *testing.T) {
 func oversee(t *testing.T, edge *rig) {
 	t.Helper()
 	ctx, conn := t.Context(), edge.Store.Conn
-	natstest.Await(t, "both processes answer", func() bool { // a question gives them a moment each time
+	natstest.Await(t, "both processes answer", func() bool { // a request gives them a moment each time
 		all := must[[]fleet.Process](t)(fleet.Ask(ctx, conn))
 		return len(all) == 2 && fleet.Newest(all) != nil
 	})
@@ -243,7 +244,7 @@ func manage(t *testing.T, edge *rig, commands *accountstore.Store) {
 	}
 }
 
-// SIGTERM lets the POST under way end and stores its result; then the process is gone, with exit code 0.
+// SIGTERM lets the POST under way end and stores its result; then the process exits with code 0.
 func TestTermDrains(t *testing.T) {
 	parallel(t)
 	c := newChild(t)
@@ -266,8 +267,8 @@ func TestTermDrains(t *testing.T) {
 	}
 }
 
-// A receiver that takes the POST and never answers does not hold up a stop for longer than is stated, and its
-// result is stored.
+// A receiver that accepts the POST and never answers does not delay a stop for longer than documented, and
+// its result is stored.
 func TestTermDoesNotWaitForever(t *testing.T) {
 	parallel(t)
 	c := newChild(t) // the callback's time-out is 2 s

@@ -20,20 +20,20 @@ import (
 var diskRuns = flag.Int("disk-runs", 2, "how often TestFailingDisk has the disk under the store fail")
 
 const (
-	// failingSessions is how many users are under way around the failure, over failingFor.
+	// failingSessions is how many users sign in around the failure, over failingFor.
 	failingSessions = 300
 	failingFor      = 6 * time.Second
-	// livesOn is how long the process lives on with the failed store.
+	// livesOn is how long the process keeps running with the failed store.
 	livesOn = 5 * time.Second
 	// soonUnready is how soon a probe must learn of the failure. Users' writes meet it within milliseconds.
 	soonUnready = time.Second
-	// saysFailed is how each place where operators look says it.
+	// saysFailed is how each place for operators reports it.
 	saysFailed = "failed to write to its disk"
 )
 
-// The disk under the store fails while users are under way, and the process lives on for a while. It says so
-// at once, and what it had acknowledged, shown and sent before stands after a kill and a start on what
-// reached the disk: no second POST, nothing lost.
+// The disk under the store fails while users sign in, and the process keeps running for a while. It reports
+// that at once, and what it had acknowledged, shown and sent before is still true after a kill and a start on
+// what reached the disk: no second POST, nothing lost.
 //
 // A long run: go test ./cmd/verifyd -run FailingDisk -timeout 60m -v -args -disk-runs 50
 func TestFailingDisk(t *testing.T) {
@@ -48,8 +48,8 @@ func TestFailingDisk(t *testing.T) {
 		name string
 		fail func(*natstest.Disk, testing.TB)
 	}{{"all writes", (*natstest.Disk).Fail}, {"only syncs", (*natstest.Disk).FailSyncs}}
-	// They mostly wait, and go on beside each other, but beside no other test: how soon a probe learns of
-	// the failure would depend on it.
+	// They mostly wait, and run in parallel with each other, but with no other test: how soon a probe learns
+	// of the failure would depend on it.
 	places := make(chan struct{}, len(ways))
 	for i := range *diskRuns {
 		way := ways[i%len(ways)]
@@ -99,8 +99,8 @@ func failDiskOnce(t *testing.T, fail func(*natstest.Disk, testing.TB)) *toll {
 	pass(ctx, failingFor/4+rand.N(failingFor/2))
 
 	fail(disk, t)
-	// A disk that takes nothing more is met by the next sync. A filesystem that was shut down is met by a
-	// write, or found by one of the process's own looks, after which nothing is written.
+	// A disk that accepts nothing more is noticed by the next sync. A filesystem that was shut down is
+	// noticed by a write, or by one of the process's own checks, after which nothing is written.
 	natstest.Await(t, "the store meets the failure", func() bool {
 		log := c.log.String()
 		return strings.Contains(log, "Critical write error") || strings.Contains(log, saysFailed)
@@ -134,7 +134,7 @@ func (c *child) unreadySoon(ctx context.Context) bool {
 	return true
 }
 
-// saysItFailed looks at each place where operators look.
+// saysItFailed checks each place for operators.
 func (c *child) saysItFailed(t *testing.T) {
 	t.Helper()
 	admin := api{base: "http://" + c.admin}
@@ -148,7 +148,7 @@ func (c *child) saysItFailed(t *testing.T) {
 	if !strings.Contains(c.log.String(), saysFailed) {
 		t.Errorf("the log does not say that the store has failed:\n%s", c.log)
 	}
-	// If nothing can be read any more, that is so of the file that says where the process is, too.
+	// If nothing can be read any more, that includes the endpoint file of the process.
 	if out, err := c.command(t, "status"); err == nil || !strings.Contains(out, saysFailed) &&
 		!strings.Contains(err.Error(), "the disk under it may have failed") {
 		t.Errorf("status: %v\n%s", err, out)

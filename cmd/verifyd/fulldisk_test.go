@@ -16,7 +16,8 @@ import (
 )
 
 // The filesystem under the store fills up while sessions are under way: new ones are refused with a reason,
-// the process stays up, and when space returns everything goes on by itself, with all that was acknowledged.
+// the process stays up, and when space returns everything continues by itself, with all that was
+// acknowledged.
 func TestFullDisk(t *testing.T) {
 	natstest.NeedsEmbedded(t, "the disk under its store")
 	if testing.Short() {
@@ -62,12 +63,12 @@ func TestFullDisk(t *testing.T) {
 	if codes["store_full"] == 0 {
 		t.Errorf("no clear refusal on a full disk: %v", codes)
 	}
-	// A write that met the full disk has the store started anew and checked, within a second.
+	// After a write to the full disk the store is restarted and checked, within a second.
 	natstest.Await(t, "the process is ready on a full disk, and says why it takes no sessions", func() bool {
 		status, _, why := api{base: "http://" + c.admin}.call(t, http.MethodGet, "/readyz", "")
 		return status == http.StatusOK && strings.Contains(string(why), "filesystem")
 	})
-	// Open sessions may go on, and their writes meet the full disk.
+	// Open sessions may continue, and their writes find the full disk.
 	w := &walk{c: c, api: a, browser: demo.NewBrowser(), session: before}
 	if p, err := w.browser.Open(t.Context(), before.VerifyURL); err == nil {
 		_, _ = w.browser.Press(t.Context(), p, "default")

@@ -38,17 +38,17 @@ import (
 	"verifyd/sessions/records"
 )
 
-// fuzzKey is the master key that fuzz targets open their seeds with.
+// fuzzKey is the master key of the seeds of fuzz targets.
 var fuzzKey = secretbox.Key([]byte("verifyd fuzz seeds, not a secret"))
 
 // The fuzz targets begin with the bytes of a service: of a session that is verified after its receiver had
-// sent a callback away once, with another try that was asked for; of one that is confirmed with a code; and
+// sent a callback away once, with another try that was requested; of one that is confirmed with a code; and
 // of one whose receiver asks for another try in an hour. If a service writes something in another form than
-// the seed that is kept, this says so:
+// the stored seed, this reports it:
 //
 //	go test ./cmd/verifyd -run TestFuzzSeeds -args -update
 //
-// writes that seed anew, and leaves the others as they are.
+// rewrites that seed, and leaves the others as they are.
 func TestFuzzSeeds(t *testing.T) {
 	natstest.NeedsEmbedded(t, "the bytes are the same on a cluster")
 	parallel(t)
@@ -66,7 +66,7 @@ func TestFuzzSeeds(t *testing.T) {
 	}
 }
 
-// seedWalk is one run of a service, and what it has left.
+// seedWalk is one run of a service, and what it has stored.
 type seedWalk struct {
 	t     *testing.T
 	r     *rig
@@ -76,7 +76,7 @@ type seedWalk struct {
 	late  demo.Started     // the one whose receiver is to be asked again in an hour
 }
 
-// add notes the arguments of a target, without the name of this machine and process.
+// add records the arguments of a target, without the name of this machine and process.
 func (w *seedWalk) add(target, name string, args ...any) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -90,7 +90,7 @@ func (w *seedWalk) add(target, name string, args ...any) {
 	w.seeds[target+"/"+name] = args
 }
 
-// recorder is in the way of a browser, and between the service and the identity network.
+// recorder is between a browser and the service, and between the service and the identity network.
 type recorder struct {
 	network *httptest.Server
 	issuer  *devnetwork.Provider
@@ -131,7 +131,7 @@ func newRecorder(t *testing.T) *recorder {
 	return p
 }
 
-// browser makes one whose requests are noted.
+// browser returns one whose requests are recorded.
 func (p *recorder) browser() *demo.Browser {
 	b := demo.NewBrowser()
 	transport := p.network.Client().Transport.(*http.Transport).Clone()
@@ -236,7 +236,7 @@ func (w *seedWalk) verify(s demo.Started) {
 	expectTitle(w.t, w.signIn(s), http.StatusOK, "You are verified")
 }
 
-// signIn returns the page that the user comes back to.
+// signIn returns the page that the user returns to.
 func (w *seedWalk) signIn(s demo.Started) *demo.Page {
 	b := w.wire.browser()
 	at := must[*demo.Page](w.t)(b.Open(w.t.Context(), s.VerifyURL))
@@ -333,7 +333,7 @@ func (w *seedWalk) each(stream string, do func(subject string, data []byte)) {
 	}
 }
 
-// connections are the bytes of others.
+// connections records the bytes of other programs.
 func (w *seedWalk) connections() {
 	t, r := w.t, w.r
 	w.wire.mu.Lock()
@@ -428,8 +428,8 @@ func (w *seedWalk) backup() {
 	}
 }
 
-// keepSeed compares the arguments of a target with the seed that is kept, by their form, and writes it where
-// that differs and -update asks for it.
+// keepSeed compares the form of a target's arguments with that of the stored seed, and writes the seed if
+// they differ and -update is set.
 func keepSeed(t *testing.T, name string, args []any) {
 	t.Helper()
 	pkg, target, kind := filepath.Dir(filepath.Dir(name)), filepath.Base(filepath.Dir(name)),
@@ -473,8 +473,8 @@ func corpus(args []any) string {
 	return text
 }
 
-// seedForm is what of a seed is the same in each run: the types of its values, and the members of those
-// that are JSON objects, but for how long things took.
+// seedForm is the part of a seed that is the same in each run: the types of its values, and the members of
+// those that are JSON objects, but for how long things took.
 func seedForm(corpus string) string {
 	var form []string
 	for line := range strings.Lines(corpus) {

@@ -20,11 +20,11 @@ import (
 	"verifyd/edge/chromiumtest"
 )
 
-// What Debian's glewlwyd and glewlwyd-common bring, and where.
+// What Debian's glewlwyd and glewlwyd-common install, and where.
 const (
 	glewlwydTables = "/usr/share/dbconfig-common/data/glewlwyd/install/sqlite3"
 	glewlwydPages  = "/usr/share/glewlwyd/webapp"
-	// of its pages; where they look for it Debian has a folder instead
+	// of its pages; Debian has a folder at its path instead
 	glewlwydWords = "/etc/glewlwyd/config-2.7.json/config.json"
 )
 
@@ -64,7 +64,7 @@ func startGlewlwyd(t *testing.T, p *realProvider, redirectURIs []string) {
 	p.setUpGlewlwyd(t, redirectURIs)
 }
 
-// glewlwydPages copies its pages, which are links in part, so that they find their words.
+// glewlwydPages copies its pages, which are links in part, so that they find their texts.
 func (p *realProvider) glewlwydPages(t *testing.T) {
 	t.Helper()
 	if out, err := exec.Command("cp", "-rL", glewlwydPages, p.path("pages")).CombinedOutput(); err != nil {
@@ -106,8 +106,8 @@ database = { type = "sqlite3", path = "%[3]s/glewlwyd.db" }
 `, port, p.address, p.dir)
 }
 
-// setUpGlewlwyd makes what an operator makes there: the OpenID Connect plugin, its scopes, the users and the
-// client.
+// setUpGlewlwyd creates what an operator creates there: the OpenID Connect plugin, its scopes, the users and
+// the client.
 func (p *realProvider) setUpGlewlwyd(t *testing.T, redirectURIs []string) {
 	t.Helper()
 	key := must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))

@@ -9,7 +9,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Whoever does not know the program asks it as they ask others.
+// New users ask for help as with other programs.
 func TestVersionAndHelp(t *testing.T) {
 	parallel(t)
 	_, version, _ := verifyd(t, "version")
@@ -45,8 +45,8 @@ func TestVersionAndHelp(t *testing.T) {
 // shellWord is a word of an example, or one in quotes.
 var shellWord = regexp.MustCompile(`"[^"]*"|\S+`)
 
-// Every page begins with what its command is for, shows an example that works, and tells the settings
-// last, the store's behind all.
+// Every page begins with the purpose of its command, shows a working example, and lists the settings last,
+// those of the store at the end.
 func TestEveryHelpPage(t *testing.T) {
 	parallel(t)
 	told := map[string]bool{}

@@ -17,16 +17,16 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-// What integrators are told of their sessions, quotas and keys while the service is killed and comes back
-// is what one store without faults could have told them: a checker that was not written here finds an order
-// of all calls that explains every answer (package history).
+// What integrators learn of their sessions, quotas and keys while the service is killed and comes back is
+// what one store without faults could have answered: a checker by others finds an order of all calls that
+// explains every answer (package history).
 func TestHistories(t *testing.T) {
 	parallel(t)
 	c := newChild(t)
 	c.start(t)
 	key := c.makeKey(t, "Harbor Guild", "--rate-limit", "100000/s")
 	api{base: c.base(), key: key}.knownSoon(t)
-	var there sync.Mutex // a command opens a store that nobody serves
+	var there sync.Mutex // a command opens a store without a service
 	w := &witness{
 		base: c.base(), key: key, receiver: c.inbox.CallbackURL(), log: history.New(), quota: 12,
 		within:   promised,
@@ -50,8 +50,8 @@ func TestHistories(t *testing.T) {
 	w.judge(t)
 }
 
-// The checker finds a read that is older than what was acknowledged before it, and an acknowledged write
-// that is not there, of each kind.
+// The checker finds a read that is older than what was acknowledged before it, and a lost acknowledged write,
+// of each kind.
 func TestHistoriesFindPlantedFaults(t *testing.T) {
 	parallel(t)
 	for name, row := range map[string]struct {
@@ -126,7 +126,7 @@ func TestHistoriesFindPlantedFaults(t *testing.T) {
 	}
 }
 
-// liar is a service behind a proxy that lies.
+// liar is a service behind a proxy that falsifies answers.
 type liar struct {
 	w      *witness
 	server *httptest.Server

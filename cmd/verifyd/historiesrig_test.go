@@ -19,12 +19,12 @@ import (
 	"verifyd/edge/problem"
 )
 
-// promised is within what time a revoked key is refused (docs/GUARANTEES.md).
+// promised is the time within which a revoked key is refused (docs/GUARANTEES.md).
 const promised = time.Second
 
-// witness is an integrator whose calls are noted, and judged by a checker: sessions that several of its
-// servers start, read, cancel and confirm at once while the user signs in, an account's quota, and keys
-// that are revoked.
+// witness is an integrator whose calls are recorded, and judged by a checker: sessions that several of its
+// servers start, read, cancel and confirm at once while the user signs in, an account's quota, and keys that
+// are revoked.
 type witness struct {
 	base, key string
 	receiver  string // a callback URL
@@ -32,9 +32,9 @@ type witness struct {
 
 	quotaKey string // of an account with the quota
 	quota    int64
-	revoked  []string               // keys to be revoked, one after the other
+	revoked  []string               // keys to be revoked, one at a time
 	revoke   func(key string) error // tells that it is done
-	within   time.Duration          // how late a revoked key may be taken: promised at least
+	within   time.Duration          // how late a revoked key may be accepted: promised at least
 
 	sessions int           // that it starts; 0: until it is told to stop
 	every    time.Duration // how long it rests between two
@@ -42,8 +42,8 @@ type witness struct {
 	begun atomic.Int64 // sessions
 }
 
-// witness makes one of the same integrator, beside the crowd, which notes in the same log. Its sessions are
-// few, and end before the crowd's.
+// witness returns one of the same integrator, in addition to the crowd, which records in the same log. Its
+// sessions are few, and end before the crowd's.
 func (c *crowd) witness() *witness {
 	return &witness{
 		base: c.base, key: c.key, receiver: c.counter.url + witnessPath, log: c.log, quota: 60,
@@ -52,7 +52,7 @@ func (c *crowd) witness() *witness {
 	}
 }
 
-// meter makes an account and keys of a witness's own; command runs one of verifyd's.
+// meter creates an account and keys for a witness; command runs a command of verifyd.
 func (w *witness) meter(t *testing.T, keys int, command func(args ...string) (string, error)) {
 	t.Helper()
 	const metered = "Metered Guild"
@@ -70,10 +70,11 @@ func (w *witness) meter(t *testing.T, keys int, command func(args ...string) (st
 	}
 }
 
-// witnesses is how many sessions a witness has under way.
+// witnesses is how many sessions a witness runs concurrently.
 const witnesses = 4
 
-// walk goes on until ctx ends, or all sessions have and the rest is done, too. Then every session was read.
+// walk runs until ctx ends, or all sessions have ended and the rest is done, too. Then every session was
+// read.
 func (w *witness) walk(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -95,7 +96,7 @@ func (w *witness) walk(ctx context.Context) {
 	}
 }
 
-// ask makes a request; the status is 0 if no answer came, or one that does not tell what became of it.
+// ask makes a request; the status is 0 if no answer came, or one that does not show the result.
 func (w *witness) ask(key, method, path, body string, header ...string) (status int, answer answered) {
 	q, err := http.NewRequest(method, w.base+path, strings.NewReader(body))
 	if err != nil {
@@ -121,7 +122,7 @@ func (w *witness) ask(key, method, path, body string, header ...string) (status 
 	return r.StatusCode, answer
 }
 
-// answered is what of answers is looked at.
+// answered is the part of answers that is checked.
 type answered struct {
 	demo.Started
 
@@ -130,7 +131,8 @@ type answered struct {
 	Code  problem.Code `json:"code"`
 }
 
-// session is the way of one: it is started until that is acknowledged, and then several do something at once.
+// session runs one session: it is started until that is acknowledged, and then several callers use it
+// concurrently.
 func (w *witness) session(ctx context.Context, i int) {
 	name := fmt.Sprintf("witness-%d", i)
 	p := w.log.Session(name)
@@ -184,7 +186,7 @@ func (w *witness) session(ctx context.Context, i int) {
 	wg.Go(func() { w.user(ctx, p, s, name, coded) })
 }
 
-// look reads a session, and reports whether it was told what there is.
+// look reads a session, and reports whether it got an answer.
 func (w *witness) look(p *history.Part, session string) (told bool) {
 	c := p.Read()
 	switch status, a := w.ask(w.key, http.MethodGet, "/sessions/"+session, ""); {
@@ -213,7 +215,7 @@ func (w *witness) cancel(p *history.Part, session string) {
 	}
 }
 
-// user signs in, and gives the code, if there is one, to the integrator.
+// user signs in, and passes the code, if there is one, to the integrator.
 func (w *witness) user(ctx context.Context, p *history.Part, s demo.Started, name string, coded bool) {
 	b := demo.NewBrowser()
 	for range 4 {
@@ -242,7 +244,7 @@ func (w *witness) user(ctx context.Context, p *history.Part, s demo.Started, nam
 	}
 }
 
-// confirm reports whether the integrator was told how the session has ended.
+// confirm reports whether the integrator learned how the session has ended.
 func (w *witness) confirm(p *history.Part, session, user, code string) bool {
 	c := p.End("verified")
 	status, a := w.ask(w.key, http.MethodPost, "/sessions/"+session+"/confirm",
@@ -284,7 +286,8 @@ func (w *witness) spend(ctx context.Context) {
 	}
 }
 
-// useKey uses a key, revokes it meanwhile, and goes on until it was refused some times, or should have been.
+// useKey uses a key, revokes it meanwhile, and continues until it was refused some times, or should have
+// been.
 func (w *witness) useKey(ctx context.Context, p *history.Part, key string) {
 	done := make(chan struct{})
 	defer func() { <-done }()
@@ -321,7 +324,7 @@ func (w *witness) useKey(ctx context.Context, p *history.Part, key string) {
 	}
 }
 
-// judge fails the test if what was seen is not what one store without faults could have told.
+// judge fails the test if what was seen is not what one store without faults could have answered.
 func (w *witness) judge(t *testing.T) {
 	t.Helper()
 	w.log.Check(t, os.TempDir())

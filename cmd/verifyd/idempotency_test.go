@@ -39,8 +39,8 @@ func (a api) tryKeyed(ctx context.Context, key, callback string) (status int, s 
 	return response.StatusCode, s
 }
 
-// Wherever the process dies on the way of a start under an idempotency key, repeats end in one session, and
-// in no other.
+// Wherever the process dies during a start under an idempotency key, repeats end in one session, and in no
+// other.
 func TestKillWithinAKeyedStart(t *testing.T) {
 	skipKills(t)
 	t.Parallel()
@@ -82,7 +82,7 @@ func TestKillWithinAKeyedStart(t *testing.T) {
 // keyedUntil repeats a start until it is answered with its session.
 func (a api) keyedUntil(ctx context.Context, t *testing.T, c *child) demo.Started {
 	t.Helper()
-	retry := time.NewTicker(time.Second) // what Retry-After says of a start that is in progress
+	retry := time.NewTicker(time.Second) // the Retry-After of a start that is in progress
 	defer retry.Stop()
 	for {
 		status, s := a.tryKeyed(ctx, "order-1", c.inbox.CallbackURL())

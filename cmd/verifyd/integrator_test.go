@@ -21,7 +21,7 @@ func (r *rig) newClient(t *testing.T, key string) *client.Client {
 }
 
 // The Go client speaks with the real service: it starts, reads, waits, cancels, and gets each refusal with
-// its code; and its receiver takes the real callback.
+// its code; and its receiver accepts the real callback.
 func TestGoClient(t *testing.T) {
 	parallel(t)
 	r := boot(t)
@@ -37,7 +37,7 @@ func TestGoClient(t *testing.T) {
 			results <- got
 			return nil
 		}))
-	// The same callback is good for who has the public key alone, as the service gives it.
+	// The same callback is verified with only the public key, as the service provides it.
 	keys := must[[]string](t)(c.SigningKeys(t.Context()))
 	public := must[*client.Verifier](t)(client.NewVerifier(keys...))
 	r.inbox.Server.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {

@@ -30,8 +30,8 @@ func startLemonLDAP(t *testing.T, p *realProvider, redirectURIs []string) {
 	if _, err := os.Stat(lemonldapPortal); err != nil {
 		chromiumtest.Lack(t, "providers", means)
 	}
-	// Each of Starman's workers serves one connection, and browsers keep several open: something else ends
-	// TLS, as everywhere.
+	// Each of Starman's workers serves one connection, and browsers keep several open: something else
+	// terminates TLS, as everywhere.
 	p.issuer = serveFront(t, p.cert, p.address) + "/"
 	p.users = [2]realUser{
 		{name: "dwho", password: "dwho", email: "dwho@badwolf.org", group: "timelords"},

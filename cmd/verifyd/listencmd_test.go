@@ -15,7 +15,7 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-// testKey makes a test key of the rig's account.
+// testKey creates a test key of the rig's account.
 func (r *rig) testKey(t *testing.T) string {
 	t.Helper()
 	return r.enrollTest(t).key
@@ -57,7 +57,7 @@ func (r *rig) listenTo(t *testing.T, key, forward string) (out *buffer, stop fun
 }
 
 // A developer's own program, without a public address, gets the callbacks of a test key's sessions: signed,
-// once, and with a verdict. What a live key's session sends goes to its receiver all the same.
+// once, and with a verdict. Callbacks of a live key's sessions still go to their receiver.
 func TestListenCommand(t *testing.T) {
 	parallel(t)
 	walkListening(t, boot(t))
@@ -118,7 +118,7 @@ func walkListening(t *testing.T, r *rig) {
 	}
 }
 
-// A program that is not up costs nothing but time: what provably was not sent comes again.
+// A program that is not running costs nothing but time: what provably was not sent is sent again.
 func TestListenWaitsForTheProgram(t *testing.T) {
 	parallel(t)
 	r := boot(t)

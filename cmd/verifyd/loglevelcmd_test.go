@@ -11,8 +11,8 @@ import (
 	"verifyd/edge/web"
 )
 
-// The level of a running process is told and changed from the command line; what is wrong is said with what
-// would be right.
+// The level of a running process is shown and changed from the command line; a wrong value is refused with
+// the valid ones.
 func TestLogLevelOfARunningProcess(t *testing.T) {
 	parallel(t)
 	var out buffer

@@ -27,7 +27,7 @@ import (
 	"verifyd/natsconf/secretbox"
 )
 
-// childVariable makes this test binary be verifyd itself, for tests that need a process to kill.
+// childVariable makes this test binary run as verifyd, for tests that need a process to kill.
 const childVariable = "VERIFYD_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(natstest.Budget(m, budget))
 }
 
-// budget is what all tests of the package take on two processors that nobody else keeps busy.
+// budget is the duration of all tests of the package on two processors without other load.
 const budget = 240 * time.Second
 
 // rig is the real program on port 0 with an embedded store, and a real https receiver.
@@ -103,13 +103,13 @@ func boot(t *testing.T, change ...func(*config.Config)) *rig {
 		t.Fatal(err)
 	case <-t.Context().Done():
 	}
-	if r.Config.Edge { // a dispatcher knows no accounts of its own
+	if r.Config.Edge { // a dispatcher has no accounts of its own
 		r.apiKey, r.secret = r.enroll(t, "Harbor Guild")
 	}
 	return r
 }
 
-// reach returns the flags by which a command reaches the program's store.
+// reach returns the flags with which a command reaches the program's store.
 func (r *rig) reach() []string {
 	if r.Config.Store.NATSURL == "" {
 		return []string{"--data-dir", r.Config.Store.DataDir}
@@ -125,13 +125,13 @@ func (r *rig) run(t *testing.T, args ...string) (code int, out, errOut string) {
 	return verifyd(t, append(args, r.reach()...)...)
 }
 
-// runOnceThere is run where a command only reads: one that finds the store too slow is run again.
+// runOnceThere is run for a command that only reads: it is run again if the store is too slow.
 func (r *rig) runOnceThere(t *testing.T, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	return onceThere(t, append(args, r.reach()...)...)
 }
 
-// onceThere runs a command that only reads, again where it finds the store too slow.
+// onceThere runs a command that only reads, and runs it again if the store is too slow.
 func onceThere(t *testing.T, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	natstest.Await(t, "the store answers in time", func() bool {
@@ -141,7 +141,7 @@ func onceThere(t *testing.T, args ...string) (code int, out, errOut string) {
 	return code, out, errOut
 }
 
-// enroll makes an account and a key that the program knows.
+// enroll creates an account and a key, and waits until the program has them.
 func (r *rig) enroll(t *testing.T, name string) (apiKey, secret string) {
 	t.Helper()
 	a, err := r.Store.Accounts.EnsureAccount(t.Context(), operator(), name)
@@ -183,9 +183,9 @@ type inbox struct {
 
 	mu    sync.Mutex
 	posts map[string][]demo.Received // by webhook-id
-	hold  chan struct{}              // where set, answers wait for it
+	hold  chan struct{}              // if set, answers wait for it
 	takes time.Duration              // how long each answer takes
-	// where set, the first POST of each callback is answered 503 with this Retry-After
+	// if set, the first POST of each callback is answered 503 with this Retry-After
 	later string
 	got   chan demo.Received
 }
@@ -238,7 +238,7 @@ func (in *inbox) take(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// keepWaiting lets answers wait until what it returns is called.
+// keepWaiting makes answers wait until the returned function is called.
 func (in *inbox) keepWaiting() (answer func()) {
 	hold := make(chan struct{})
 	in.mu.Lock()
@@ -366,7 +366,7 @@ func (a api) untilAttempts(t *testing.T, session, delivery string, attempts int)
 	})
 }
 
-// untilDespite is until where reads may also be answered by another status meanwhile.
+// untilDespite is until for reads that may meanwhile get another status.
 func (a api) untilDespite(t *testing.T, session, delivery string, also int) receipt {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), natstest.TestTimeout)
@@ -405,7 +405,7 @@ func must[T any](t *testing.T) func(v T, err error) T {
 	}
 }
 
-// atProvider walks to the dev network's page.
+// atProvider goes to the dev network's page.
 func atProvider(t *testing.T, b *demo.Browser, link string) *demo.Page {
 	t.Helper()
 	p := must[*demo.Page](t)(b.Open(t.Context(), link))

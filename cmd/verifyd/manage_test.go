@@ -18,8 +18,8 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-// elsewhereRig is the command line on another machine: a process in an empty folder, which knows of the
-// service its address, its certificate and a token.
+// elsewhereRig is the command line on another machine: a process in an empty folder, which has only the
+// address of the service, its certificate and a token.
 type elsewhereRig struct {
 	*rig
 
@@ -68,7 +68,7 @@ func (e *elsewhereRig) run(t *testing.T, token string, args ...string) (code int
 	return cmd.ProcessState.ExitCode(), o.String(), eo.String()
 }
 
-// newToken makes an operator token on the service's machine.
+// newToken creates an operator token on the service's machine.
 func (r *rig) newToken(t *testing.T, scopes string) string {
 	t.Helper()
 	code, out, errOut := r.run(t, "operator", "token", "create", "--name", "deploy", "--scope", scopes)
@@ -78,8 +78,8 @@ func (r *rig) newToken(t *testing.T, scopes string) string {
 	return strings.TrimSpace(out)
 }
 
-// What the command line does with accounts, keys and members it does from another machine, too, over TLS,
-// with a token and without the store; the audit log names the token.
+// The command line also manages accounts, keys and members from another machine, over TLS, with a token and
+// without the store; the audit log names the token.
 func TestAccountsAreManagedFromElsewhere(t *testing.T) {
 	parallel(t)
 	r := boot(t)
@@ -170,7 +170,7 @@ func TestAccountsAreManagedFromElsewhere(t *testing.T) {
 }
 
 // secretsAndMoves rotates the secret of the account Pier, moves its member example:2 to another account, and
-// holds what account show says here against what it says on the service's machine.
+// compares the output of account show here with that on the service's machine.
 func (e *elsewhereRig) secretsAndMoves(t *testing.T, do func(int, string, ...string) string, id string) {
 	t.Helper()
 	accounts := e.Store.Accounts
@@ -209,7 +209,7 @@ func (e *elsewhereRig) secretsAndMoves(t *testing.T, do func(int, string, ...str
 	do(2, "no such", "account", "move-member", "--from", "Pier", "--to", "Quay", "example:9")
 }
 
-// A token without the scope, one that was revoked, none, and a service that is not it: each says what to do.
+// A token without the scope, a revoked one, a missing one, and a wrong service: each error says what to do.
 func TestTokensFromElsewhere(t *testing.T) {
 	parallel(t)
 	r := boot(t)

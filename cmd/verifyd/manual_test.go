@@ -25,8 +25,8 @@ func made(t *testing.T, as string) (file string) {
 	return file
 }
 
-// completed are lines that end where somebody asks for what could come, some of what must be offered, and
-// what must not be.
+// completed are incomplete command lines, with some of the completions that must be offered, and some that
+// must not be.
 var completed = []struct {
 	line       []string
 	want, none []string
@@ -42,7 +42,7 @@ var completed = []struct {
 	{[]string{"help", "--as", "f"}, []string{"fish"}, []string{"bash"}},
 }
 
-// Each shell offers what the command line takes.
+// Each shell offers what the command line accepts.
 func TestCompletions(t *testing.T) {
 	parallel(t)
 	shells := map[string]func(t *testing.T, file string, line []string) string{
@@ -54,7 +54,7 @@ func TestCompletions(t *testing.T) {
 			return output(t, "fish", "--no-config", "-c",
 				"source "+file+"; complete -C 'verifyd "+strings.Join(line, " ")+"' | cut -f 1")
 		},
-		// What zsh would show is taken from the functions that it gives it to.
+		// What zsh would show is read from the functions that get it.
 		"zsh": func(t *testing.T, file string, line []string) string {
 			const ask = `compdef() { :; }; _files() { :; }
 				_describe() { print -l -- "${(@)${(@P)@[-1]}%%:*}"; }
@@ -96,7 +96,7 @@ func output(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// The man page has every command, and man has nothing to say against it.
+// The man page has every command, and man prints no warning.
 func TestManPage(t *testing.T) {
 	parallel(t)
 	file := made(t, "man")

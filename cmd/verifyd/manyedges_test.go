@@ -26,7 +26,7 @@ import (
 var readPairs = flag.Int("read-pairs", 2000,
 	"how many sessions TestReadsAfterWrites creates on one edge and reads on another")
 
-// plant is a place for processes of the service that share one store on three NATS servers.
+// plant runs processes of the service that share one store on three NATS servers.
 type plant struct {
 	first *child // where commands run, and the receiver of all
 	env   []string
@@ -80,7 +80,7 @@ func newEdges(t *testing.T, n int) []*child {
 	return edges
 }
 
-// keyFor makes a key of an account and waits until every edge knows it.
+// keyFor creates a key of an account and waits until every edge has it.
 func keyFor(t *testing.T, edges []*child, account string, args ...string) string {
 	t.Helper()
 	key := edges[0].makeKey(t, account, args...)
@@ -164,7 +164,7 @@ func TestReadsAfterWrites(t *testing.T) {
 	atOnce(*readPairs, 16, func(i int) {
 		status, session, err := c.init(t.Context(), edges[i%3])
 		for err == nil && status == http.StatusServiceUnavailable && pass(t.Context(), patience()) {
-			status, session, err = c.init(t.Context(), edges[i%3]) // a busy store refuses, as it says it does
+			status, session, err = c.init(t.Context(), edges[i%3]) // a busy store refuses, as documented
 		}
 		if err != nil || status != http.StatusOK {
 			wrong.Add(1)
@@ -189,7 +189,7 @@ func TestReadsAfterWrites(t *testing.T) {
 	}
 }
 
-// The monthly quota is exact, the rate limit within its bound, and a revoked key refused, by however many
+// The monthly quota is exact, the rate limit within its bound, and a revoked key refused, by any number of
 // edges.
 func TestLimitsOverEdges(t *testing.T) {
 	if testing.Short() {
@@ -285,7 +285,7 @@ func revocationOver(t *testing.T, all, of []*child) {
 	}
 	revoked := time.Now()
 	c := newCaller(t, key)
-	for _, e := range of { // with a 429 where this address has just offered too many keys that are not valid
+	for _, e := range of { // with a 429 if this address has just sent too many invalid keys
 		natstest.Await(t, "the revoked key is refused", func() bool {
 			r, _, err := c.do(t.Context(), http.MethodGet, e.base()+"/sessions/"+strings.Repeat("a", 32), "")
 			return err == nil && (r.StatusCode == http.StatusUnauthorized ||

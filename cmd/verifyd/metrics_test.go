@@ -18,7 +18,7 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-// gathered returns a program's metrics as Prometheus reads them.
+// gathered returns a program's metrics in Prometheus's form.
 func gathered(t *testing.T, r *rig) string {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -32,7 +32,7 @@ type documented struct {
 	labels []string
 	kind   string   // counter, gauge or histogram
 	unit   string   // s, B or empty
-	words  []string // what stands in backquotes beside it: values of labels, among others
+	words  []string // the text in backquotes next to it: values of labels, among others
 }
 
 // documentedMetrics reads the table.
@@ -77,9 +77,8 @@ func described(registry *prometheus.Registry) map[string][]string {
 	return all
 }
 
-// What the service can show and what OPERATING.md says of it are the same: names, labels, types and units.
-// Names follow Prometheus's
-// conventions.
+// The metrics of the service and of OPERATING.md are the same: names, labels, types and units. Names follow
+// Prometheus's conventions.
 func TestMetricsAreAsDocumented(t *testing.T) {
 	parallel(t)
 	seen := collect(t)
@@ -130,8 +129,7 @@ func TestMetricsAreAsDocumented(t *testing.T) {
 	}
 }
 
-// checkValues does what hostile clients do, and looks at the values that labels have then: each stands in
-// OPERATING.md, or is a word of
+// checkValues does what hostile clients do, and checks the values of labels: each is in OPERATING.md, or is
 // the service's own.
 func checkValues(t *testing.T, r *rig, table map[string]documented) {
 	t.Helper()
@@ -153,7 +151,7 @@ func checkValues(t *testing.T, r *rig, table map[string]documented) {
 		r.api().call(t, http.MethodPost, "/verify/init", body)
 		api{base: r.Base, key: "vfy_nobody"}.call(t, http.MethodPost, "/verify/init", body)
 	}
-	written := []string{"step", "where", "kind", "op"} // labels whose every value OPERATING.md tells
+	written := []string{"step", "where", "kind", "op"} // labels whose values are all in OPERATING.md
 	word := regexp.MustCompile(`^[A-Za-z0-9_.-]{0,40}$`)
 	families, err := r.Registry.Gather()
 	if err != nil {

@@ -21,17 +21,17 @@ import (
 )
 
 const (
-	// scrapedEvery is how often the tests' Prometheus reads metrics and judges rules; a rule's own "for"
-	// stays as it is. A read may take as long as the time between two.
+	// scrapedEvery is how often the tests' Prometheus reads metrics and evaluates rules; a rule's own "for"
+	// stays as it is. A read may take as long as the interval.
 	scrapedEvery = "2s"
-	// rateInterval is what Grafana would put in the place of $__rate_interval: four scrapes.
+	// rateInterval is what Grafana would substitute for $__rate_interval: four scrapes.
 	rateInterval = "8s"
 )
 
-// quietPanels show what a service without trouble has none of.
+// quietPanels show what a healthy service has none of.
 var quietPanels = []string{"Sign-ins without a verdict", "Not sent, by class", "JetStream errors"}
 
-// hurryPrometheus lets the stack's Prometheus read its own configuration, but more often.
+// hurryPrometheus makes the stack's Prometheus use its own configuration, but scrape more often.
 func (s *stack) hurryPrometheus(t *testing.T) {
 	t.Helper()
 	const inUse = "15s"
@@ -94,14 +94,14 @@ func (p prometheusAPI) ask(ctx context.Context, path string, into any) error {
 	return json.Unmarshal(answer.Data, into)
 }
 
-// until asks until what comes is as it should be; is returns what is not.
+// until queries until the answer is as expected; is returns what is wrong with it.
 func (p prometheusAPI) until(t *testing.T, is func(ctx context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), natstest.TestTimeout)
 	defer cancel()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
-	var last error // not that a question was cut off by the end of the wait
+	var last error // not that a request was cut off by the end of the wait
 	for {
 		err := is(ctx)
 		if err == nil {
@@ -119,7 +119,7 @@ func (p prometheusAPI) until(t *testing.T, is func(ctx context.Context) error) {
 	}
 }
 
-// judgeTargets sees that each edge and dispatcher of the stack is read, with its role.
+// judgeTargets checks that each edge and dispatcher of the stack is scraped, with its role.
 func (p prometheusAPI) judgeTargets(t *testing.T) {
 	t.Helper()
 	want := []string{
@@ -159,7 +159,7 @@ type rule struct {
 	}
 }
 
-// raised says that the rule's condition holds, long enough to be told or not yet.
+// raised reports whether the rule's condition holds, whether or not long enough to be reported.
 func (r rule) raised() bool { return r.State == "pending" || r.State == "firing" }
 
 func (p prometheusAPI) rules(ctx context.Context) (all []rule, err error) {
@@ -171,7 +171,7 @@ func (p prometheusAPI) rules(ctx context.Context) (all []rule, err error) {
 	return all, err
 }
 
-// judgeRules sees that each alert of the repository is loaded and has been evaluated without an error, and
+// judgeRules checks that each alert of the repository is loaded and has been evaluated without an error, and
 // that nothing is firing.
 func (p prometheusAPI) judgeRules(t *testing.T) {
 	t.Helper()
@@ -193,7 +193,7 @@ func (p prometheusAPI) judgeRules(t *testing.T) {
 	})
 }
 
-// judgePanels sees that each expression of the dashboard gives something.
+// judgePanels checks that each expression of the dashboard returns something.
 func (p prometheusAPI) judgePanels(t *testing.T) {
 	t.Helper()
 	for _, panel := range dashboardPanels(t) {
@@ -208,8 +208,7 @@ func (p prometheusAPI) judgePanels(t *testing.T) {
 			})
 		}
 	}
-	// Of what has just happened, not only that it can be asked for: a session was started, completed and
-	// delivered.
+	// They show what has just happened: a session was started, completed and delivered.
 	for _, counted := range []string{
 		`verifyd_init_total{outcome="created"}`, `verifyd_completions_total{outcome="verified"}`,
 		`verifyd_delivery_attempts_total{verdict="delivered"}`,
@@ -224,7 +223,7 @@ func (p prometheusAPI) judgePanels(t *testing.T) {
 	}
 }
 
-// series counts the series that come of an expression; each must have a value that can be read.
+// series counts the series of an expression; each must have a readable value.
 func (p prometheusAPI) series(ctx context.Context, expr string) (int, error) {
 	var told struct {
 		ResultType string
@@ -245,7 +244,7 @@ func (p prometheusAPI) series(ctx context.Context, expr string) (int, error) {
 	return len(told.Result), nil
 }
 
-// judgeAlert stops a dispatcher, and sees that this raises its alert, and no other. What was raised before
+// judgeAlert stops a dispatcher, and checks that this raises its alert, and no other. What was raised before
 // has another cause: a start that a busy machine made slow, an election.
 func (s *stack) judgeAlert(t *testing.T, p prometheusAPI) {
 	t.Helper()

@@ -38,7 +38,7 @@ func (r *rig) names(t *testing.T) []string {
 	return names
 }
 
-// A panel or an alert that names a metric which is gone would be silent for good.
+// A panel or an alert for a metric that no longer exists would be silent forever.
 func TestDashboardAndAlertsNameMetricsThatExist(t *testing.T) {
 	parallel(t)
 	natstest.NeedsEmbedded(t, "the metrics of the copy")
@@ -69,7 +69,7 @@ func TestDashboardAndAlertsNameMetricsThatExist(t *testing.T) {
 	}
 }
 
-// alertExpressions also sees that each alert says what is the matter, and is in the operators' document.
+// alertExpressions also checks that each alert describes the problem, and is in the operators' document.
 func alertExpressions(t *testing.T) (expressions []string) {
 	t.Helper()
 	var doc struct {
@@ -98,7 +98,7 @@ func alertExpressions(t *testing.T) (expressions []string) {
 	return expressions
 }
 
-// adapterExpressions also sees that the series that an autoscaler goes by is one that the program has.
+// adapterExpressions also checks that the series for the autoscaler is one that the program has.
 func (r *rig) adapterExpressions(t *testing.T) (expressions []string) {
 	t.Helper()
 	var doc struct {
@@ -148,8 +148,8 @@ type panel struct {
 	}
 }
 
-// dashboardPanels also sees that Grafana can draw them: each by a data source that is chosen in the
-// dashboard, none on another.
+// dashboardPanels also checks that Grafana can draw them: each with a data source that is chosen in the
+// dashboard, none over another.
 func dashboardPanels(t *testing.T) []panel {
 	t.Helper()
 	var doc struct {
@@ -206,7 +206,7 @@ func readConfig(t *testing.T, into any, path ...string) {
 	}
 }
 
-// Who builds the images without a registry gets the versions that everybody else pulls.
+// Images that are built without a registry have the versions that others pull.
 func TestLocalImagesAreOfTheSameVersions(t *testing.T) {
 	parallel(t)
 	var compose struct {
@@ -232,8 +232,8 @@ func TestLocalImagesAreOfTheSameVersions(t *testing.T) {
 	}
 }
 
-// What docker-compose.yml puts into Grafana's folders is where Grafana, and the files themselves, look for
-// it: the data source asks the stack's Prometheus, the provider reads the folder of the dashboard.
+// docker-compose.yml mounts Grafana's files where Grafana, and the files themselves, expect them: the data
+// source is the stack's Prometheus, the provider reads the folder of the dashboard.
 func TestGrafanaFindsItsDashboard(t *testing.T) {
 	parallel(t)
 	var compose struct {

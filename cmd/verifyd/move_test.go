@@ -18,7 +18,7 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-// moving is a service that is moved while users sign in at it.
+// moving is a service that is moved while users sign in.
 type moving struct {
 	*child
 	api    api
@@ -32,7 +32,7 @@ type moving struct {
 }
 
 const (
-	// movers are the users who sign in at a time while a store is moved.
+	// movers is how many users sign in concurrently while a store is moved.
 	movers = 6
 	// receiverTakes is how long the receiver takes, so that some claim is open at nearly every moment.
 	receiverTakes = 400 * time.Millisecond
@@ -53,8 +53,8 @@ func newMoving(t *testing.T) *moving {
 	return m
 }
 
-// load has users sign in, one after the other, until stop is closed. They do not give up while the service is
-// away.
+// load makes users sign in, one at a time, until stop is closed. They do not give up while the service is
+// down.
 func (m *moving) load(t *testing.T) {
 	t.Helper()
 	m.users.Go(func() {
@@ -79,7 +79,7 @@ func (m *moving) load(t *testing.T) {
 					select {
 					case <-m.stop:
 						return
-					// the service is away: nobody asks without a pause
+					// the service is down: users pause between requests
 					case <-time.After(50 * time.Millisecond):
 					}
 					continue
@@ -101,7 +101,7 @@ func (m *moving) load(t *testing.T) {
 	}
 }
 
-// move runs verifyd move, which dies at a crash point where one is named.
+// move runs verifyd move, which dies at a crash point if one is named.
 func (m *moving) move(t *testing.T, crash string, args ...string) (out string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), moveAtMost)
@@ -153,8 +153,8 @@ func refuses(t *testing.T, c *child, why string) {
 }
 
 // The store of a running service is moved to another server while users sign in without a pause, and the move
-// is killed at every place where it can be, and repeated. Neither service starts where it must not, every
-// session has one outcome and one POST, and both stores hold the same.
+// is killed at every crash point, and repeated. Neither service starts when it must not, every session has
+// one outcome and one POST, and both stores hold the same.
 func TestMoveUnderLoadKilledAtEveryPoint(t *testing.T) {
 	skipKills(t)
 	parallelHeavy(t)
@@ -165,7 +165,7 @@ func TestMoveUnderLoadKilledAtEveryPoint(t *testing.T) {
 		t.Fatalf("move: %v\n%s", err, out)
 	}
 	next := m.next()
-	next.listen, next.admin = natstest.Address(t), natstest.Address(t) // beside the old one, which goes on
+	next.listen, next.admin = natstest.Address(t), natstest.Address(t) // the old one keeps its own
 	next.env = append(next.env, "VERIFYD_LISTEN="+next.listen, "VERIFYD_ADMIN_LISTEN="+next.admin)
 	refuses(t, next, "is being filled from")
 	for _, point := range crashpoint.Moving[1:] {
@@ -219,7 +219,7 @@ func (m *moving) begin(t *testing.T) {
 	}
 }
 
-// count looks at every session that was acknowledged.
+// count checks every session that was acknowledged.
 func (m *moving) count(t *testing.T) {
 	t.Helper()
 	for _, err := range m.faults {

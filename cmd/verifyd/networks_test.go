@@ -35,8 +35,8 @@ func TestOneNetworkByItsKind(t *testing.T) {
 	}
 }
 
-// A provider that is down stops neither the start nor the sign-ins of the others; operators and users are
-// told which it is.
+// A provider that is down stops neither the start nor the sign-ins of the others; operators and users see
+// which it is.
 func TestStartWithAProviderThatIsDown(t *testing.T) {
 	parallel(t)
 	r := boot(t, func(c *config.Config) {
@@ -50,7 +50,7 @@ func TestStartWithAProviderThatIsDown(t *testing.T) {
 		OK, Advisory bool
 	}
 	var gone check
-	// until it was asked for the first time
+	// until it was used for the first time
 	for deadline := time.Now().Add(natstest.TestTimeout); gone.Reason == "" && time.Now().Before(deadline); {
 		status, _, body := api{base: "http://" + r.Admin}.call(t, http.MethodGet, "/readyz", "")
 		var doc struct{ Checks []check }

@@ -50,13 +50,13 @@ func reachLine(command *kong.Node, dir string) []string {
 	return append(line, more...)
 }
 
-// Only serve, a restore and what was told to make a new store; any other command leaves a folder without
-// one as it is, and says so.
+// Only serve, a restore and commands with --new-store create a new store; any other command leaves a folder
+// without one as it is, and reports that.
 func TestCommandsMakeNoStoreUnlessTold(t *testing.T) {
 	parallel(t)
 	natstest.NeedsEmbedded(t, "folders without a store")
 	makers := []string{"serve", "restore"}
-	others := map[string]string{ // what these say, which open no store here
+	others := map[string]string{ // the output of commands that open no store here
 		"check": "no service runs", "status": "no service runs", "apply": "VERIFYD_NATS_URL",
 	}
 	looked := 0
@@ -107,7 +107,8 @@ func hearsAll(command *kong.Node) (names []string) {
 	return names
 }
 
-// A folder that a service has just taken is waited for, and one that it left before it made a store is none.
+// A command waits for a folder that a service has just opened, and a folder that it left before it created a
+// store is none.
 func TestAFolderWithoutItsStore(t *testing.T) {
 	parallel(t)
 	natstest.NeedsEmbedded(t, "folders without a store")

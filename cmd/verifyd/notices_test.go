@@ -50,7 +50,7 @@ func (r *rig) notified(t *testing.T, secret string) (n notified, header http.Hea
 	}
 }
 
-// noticed makes the rig's inbox the account's address for notices, by the command.
+// noticed sets the rig's inbox as the account's address for notices, with the command.
 func (r *rig) noticed(t *testing.T, address string) account.Account {
 	t.Helper()
 	if code, _, said := r.run(t, "account", "notices", "--account", "Harbor Guild", address); code != 0 {
@@ -61,8 +61,8 @@ func (r *rig) noticed(t *testing.T, address string) account.Account {
 	return a
 }
 
-// An account is told of a rotation and of a member by signed POSTs to its address, and callbacks stay what
-// they are.
+// An account is notified of a rotation and of a member by signed POSTs to its address, and callbacks do not
+// change.
 func TestAccountsAreToldByPost(t *testing.T) {
 	parallel(t)
 	r := boot(t)
@@ -70,7 +70,7 @@ func TestAccountsAreToldByPost(t *testing.T) {
 	if _, err := r.Store.Accounts.RotateSecret(t.Context(), operator(), a.ID, time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	n, header := r.notified(t, r.secret) // the old one signs beside the new
+	n, header := r.notified(t, r.secret) // the old one signs alongside the new
 	if n.Type != notice.SecretRotated || n.Account != a.ID || n.Detail == "" {
 		t.Errorf("told %+v", n)
 	}
@@ -86,7 +86,7 @@ func TestAccountsAreToldByPost(t *testing.T) {
 	if n, _ = r.notified(t, r.secret); n.Type != notice.MemberJoined || n.Data["name"] != "Zoe" {
 		t.Errorf("told %+v", n)
 	}
-	// A callback goes its own way, to the same receiver, with the body of the contract.
+	// A callback is sent independently, to the same receiver, with the body of the contract.
 	s := r.begin(t)
 	b := demo.NewBrowser()
 	must[*demo.Page](t)(b.Press(t.Context(), must[*demo.Page](t)(b.Open(t.Context(), s.VerifyURL)),
@@ -100,7 +100,7 @@ func TestAccountsAreToldByPost(t *testing.T) {
 	}
 }
 
-// What this process alone knows is told, too: a receiver that fails and recovers, outcomes that wait for a
+// What only this process knows is reported, too: a receiver that fails and recovers, outcomes that wait for a
 // person, a quota, and a key.
 func TestAccountsAreToldWhatHappens(t *testing.T) {
 	parallel(t)

@@ -36,7 +36,7 @@ func TestAttemptsAreBoundedByTheClientsAddress(t *testing.T) {
 	}
 	for _, path := range []string{"/signin", "/dashboard/login"} {
 		for _, row := range []struct {
-			used  []string // which use up one allowance
+			used  []string // which share one allowance
 			other string   // which has another
 		}{
 			{[]string{"192.0.2.1", "192.0.2.1", "198.51.100.7, 192.0.2.1"}, "192.0.2.2"},

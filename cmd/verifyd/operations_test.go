@@ -31,7 +31,7 @@ func (r *rig) finisher(t *testing.T) func(session string) {
 	}
 }
 
-// An operator pauses a host that is being sent to, sees it, and resumes it: what waited arrives, once.
+// An operator pauses a host during deliveries, sees that, and resumes it: what waited arrives, once.
 func TestHostsCommand(t *testing.T) {
 	parallel(t)
 	r := boot(t)
@@ -84,7 +84,7 @@ func TestHostsCommand(t *testing.T) {
 	}
 }
 
-// Many that could not be sent are sent again by one command, and only those that were asked for.
+// Many failed callbacks are sent again by one command, and only the requested ones.
 func TestRedriveCommand(t *testing.T) {
 	parallel(t)
 	r := boot(t, func(c *config.Config) { c.CallbackRetryFor = time.Nanosecond })

@@ -7,30 +7,30 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-// Tests run beside each other in three kinds, however few processors there are: many that wait for disks,
-// elections and time-outs, and hardly compute; few that load the machine, which would starve each other past
-// the times that users and servers wait; and long ones, in containers or of processes that are stopped, which
-// wait for minutes, but are starved by a crowd of the others.
+// Tests run in parallel in three kinds, however few processors there are: many that wait for disks, elections
+// and timeouts, and hardly compute; few that load the machine, which would starve each other beyond the
+// timeouts of users and servers; and long ones, in containers or of processes that are stopped, which wait
+// for minutes, but are starved by many of the others.
 var lights, loads chan struct{}
 
-// Long tests begin before the others, in lanes: those of faults one after the other, and the stack beside the
-// first of them.
+// Long tests begin before the others, in lanes: those of faults sequentially, and the stack in parallel with
+// the first of them.
 var faultLane, stackLane *lane
 
-// lane is where long tests run one after the other. As long as one is to come, it keeps a place of the tests
-// that load the machine, and lightsOfALane places of those that hardly compute.
+// lane runs long tests sequentially. Until its last one ends, it takes a slot of the tests that load the
+// machine, and lightsOfALane slots of those that hardly compute.
 type lane struct {
 	coming atomic.Int32 // tests that have not ended
 	turn   chan struct{}
 }
 
-// lightsOfALane leaves two places beside two lanes. Beside eight, and two that load the machine, dispatchers
-// in containers did not become ready in time.
+// lightsOfALane leaves two slots next to two lanes. With eight, and two that load the machine, dispatchers in
+// containers did not become ready in time.
 const lightsOfALane = 3
 
 // inParallel is called in TestMain.
 func inParallel() {
-	natstest.Parallel(1000) // the places below decide
+	natstest.Parallel(1000) // the slots below decide
 	lights, loads = make(chan struct{}, 8), make(chan struct{}, 2)
 	faultLane, stackLane = &lane{turn: make(chan struct{}, 1)}, &lane{turn: make(chan struct{}, 1)}
 	if natstest.OnCluster() {
@@ -38,14 +38,14 @@ func inParallel() {
 	}
 }
 
-// parallel lets a test that hardly computes run beside others. A test whose subtests call it is marked by
-// t.Parallel alone: it would keep a place from them.
+// parallel lets a test that hardly computes run in parallel with others. A test whose subtests call it only
+// calls t.Parallel: it would take a slot from them.
 func parallel(t *testing.T) {
 	t.Helper()
 	take(t, lights)
 }
 
-// parallelHeavy lets a test that loads the machine run beside others.
+// parallelHeavy lets a test that loads the machine run in parallel with others.
 func parallelHeavy(t *testing.T) {
 	t.Helper()
 	take(t, loads)
@@ -59,10 +59,10 @@ func take(t *testing.T, places chan struct{}) {
 	t.Cleanup(func() { <-places })
 }
 
-// parallelLong lets a long test run beside others, in a lane.
+// parallelLong lets a long test run in parallel with others, in a lane.
 func parallelLong(t *testing.T, in *lane) {
 	t.Helper()
-	first := in.coming.Add(1) == 1 // where it is called tests do not run beside each other yet
+	first := in.coming.Add(1) == 1 // tests do not run in parallel yet when it is called
 	if first {
 		in.turn <- struct{}{}
 		loads <- struct{}{}
@@ -78,7 +78,7 @@ func parallelLong(t *testing.T, in *lane) {
 	t.Cleanup(func() {
 		<-in.turn
 		if in.coming.Add(-1) > 0 {
-			return // the next one has the places
+			return // the next one has the slots
 		}
 		<-loads
 		for range lightsOfALane {

@@ -17,8 +17,8 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-// cut takes the power away: the process freezes, what the disk holds at this moment is kept, and all else is
-// gone.
+// cut simulates a power cut: the process freezes, what the disk holds at this moment is kept, and everything
+// else is lost.
 func (c *child) cut(t *testing.T, d *natstest.Disk) {
 	t.Helper()
 	if err := c.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
@@ -50,9 +50,8 @@ func forgetMemory(store string) error {
 }
 
 // The power is cut right after a receiver got a POST and while inits are being acknowledged. With the default
-// every acknowledged session, the outcome that the user read and the claim of the POST are there afterwards,
-// and no second POST is sent. With VERIFYD_SYNC=interval things are lost, which shows that this test can
-// fail.
+// every acknowledged session, the outcome that the user read and the claim of the POST exist afterwards, and
+// no second POST is sent. With VERIFYD_SYNC=interval things are lost, which shows that this test can fail.
 func TestPowerLoss(t *testing.T) {
 	t.Parallel()
 	natstest.NeedsEmbedded(t, "what its disk has synced")
@@ -102,7 +101,7 @@ func TestPowerLoss(t *testing.T) {
 	}
 }
 
-// initsUntil starts sessions all the time while the user signs in, until the user's POST has arrived.
+// initsUntil keeps starting sessions while the user signs in, until the user's POST has arrived.
 func initsUntil(t *testing.T, a api, in *inbox, signIn func()) (acknowledged []demo.Started) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -127,7 +126,7 @@ func initsUntil(t *testing.T, a api, in *inbox, signIn func()) (acknowledged []d
 	return acknowledged
 }
 
-// restarts reports whether the process becomes ready again on what is left.
+// restarts reports whether the process becomes ready again on the remaining files.
 func (c *child) restarts(t *testing.T) bool {
 	t.Helper()
 	c.launch(t)

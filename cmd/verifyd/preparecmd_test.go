@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// folder reads all files below a folder by their names there.
+// folder reads all files below a folder, by name.
 func folder(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -38,7 +38,8 @@ func prepare(t *testing.T, args ...string) {
 	}
 }
 
-// What is secret is made once, and lies in the folder of who needs it alone; the rest follows the version.
+// Secrets are created once, and only in the folder of the role that needs them; the rest depends on the
+// version.
 func TestPrepare(t *testing.T) {
 	parallel(t)
 	dir := t.TempDir()
@@ -105,7 +106,7 @@ func TestPrepare(t *testing.T) {
 	limited("32212254720")
 	prepare(t, dir)
 	limited("32212254720")
-	// A certificate that lacks a name is made anew, with its authority.
+	// A certificate that lacks a name is replaced, with its authority.
 	prepare(t, dir, "--trial", strings.Join(append(hosts, "network.localhost"), ","))
 	cert := must[tls.Certificate](t)(tls.LoadX509KeyPair(filepath.Join(dir, "proxy", "cert.pem"),
 		filepath.Join(dir, "proxy", "key.pem")))

@@ -15,7 +15,7 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-// egress is an egress proxy that records what it is asked for.
+// egress is an egress proxy that records its requests.
 type egress struct {
 	*httptest.Server
 
@@ -68,8 +68,8 @@ func (e *egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	<-done
 }
 
-// answer makes the proxy refuse with a status, or tunnel again, ends the tunnels that stand, so that nothing
-// goes through them, and returns what it was asked for so far.
+// answer makes the proxy refuse with a status, or tunnel again, ends the open tunnels, so that nothing goes
+// through them, and returns the requests so far.
 func (e *egress) answer(status int) []*http.Request {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -81,9 +81,9 @@ func (e *egress) answer(status int) []*http.Request {
 	return asked
 }
 
-// One session goes out through the egress proxy, by one CONNECT to the receiver's address. When the proxy
-// refuses, nothing is sent, the operator is told that it was the proxy, and the delivery goes out when it
-// lets things through again. Its password stands nowhere.
+// One session's callback is sent through the egress proxy, by one CONNECT to the receiver's address. When the
+// proxy refuses, nothing is sent, the operator sees that it was the proxy, and the callback is sent when the
+// proxy tunnels again. Its password appears nowhere.
 func TestCallbacksGoThroughTheEgressProxy(t *testing.T) {
 	parallel(t)
 	const user, password = "verifyd", "planted-in-the-proxy"
@@ -122,7 +122,7 @@ func TestCallbacksGoThroughTheEgressProxy(t *testing.T) {
 		t.Error("the receiver got the proxy's credentials")
 	}
 
-	// By its password it is refused, until somebody fixes that.
+	// It is refused because of its password, until somebody fixes that.
 	w := verify()
 	story := c.toldOf(t, w, "Not sent: the egress proxy wants other credentials")
 	var metrics []byte
@@ -143,7 +143,7 @@ func TestCallbacksGoThroughTheEgressProxy(t *testing.T) {
 	}
 }
 
-// toldOf waits until explain says something of a session.
+// toldOf waits until explain prints a text about a session.
 func (c *child) toldOf(t *testing.T, w *walk, want string) (story string) {
 	t.Helper()
 	natstest.Await(t, "explain says "+want, func() bool {

@@ -19,8 +19,8 @@ import (
 	"verifyd/natsconf/transfer"
 )
 
-// /readyz tells how everything stands that the service depends on. What is the same for every process is
-// told, and turns no request away.
+// /readyz reports the state of everything that the service depends on. What is the same for every process is
+// reported, and does not make the process unready.
 func TestReadinessTellsEachDependency(t *testing.T) {
 	parallel(t)
 	r := boot(t)
@@ -48,7 +48,7 @@ func TestReadinessTellsEachDependency(t *testing.T) {
 		"stream COMPLETIONS": fmt.Sprintf("%d of %[1]d copies current", copies),
 		"stream KV_sessions": "led by", "consumer dispatcher": "0 waiting", "network dev": "",
 	} {
-		natstest.Await(t, name+" is well and says "+state, func() bool { // one look may come at a bad moment
+		natstest.Await(t, name+" is well and says "+state, func() bool { // one check may come at a bad moment
 			status, checks := look()
 			i := slices.IndexFunc(checks, func(c check) bool { return c.Name == name })
 			return status == http.StatusOK && i >= 0 && checks[i].OK &&
@@ -71,7 +71,7 @@ func TestReadinessTellsEachDependency(t *testing.T) {
 	}
 }
 
-// With a server of its own a process is ready for as long as requests wait for it, and no longer.
+// With an external server a process is ready as long as requests wait for it, and no longer.
 func TestReadyWhileRequestsWait(t *testing.T) {
 	natstest.NeedsEmbedded(t, "its server is stopped")
 	parallel(t)
@@ -122,7 +122,7 @@ func (r *rig) awaitCheck(t *testing.T, name string, ok bool) (status int, reason
 	return status, reason
 }
 
-// A load balancer goes on sending requests while the store is about to be moved: sessions are started and
+// A load balancer keeps sending requests while the store is about to be moved: sessions are started and
 // completed, and what is completed is delivered later. From the seal on it sends none.
 func TestReadinessWhileTheStoreIsMoved(t *testing.T) {
 	parallel(t)
@@ -149,7 +149,7 @@ func TestReadinessWhileTheStoreIsMoved(t *testing.T) {
 			r.inbox.count(v.ID))
 	}
 
-	set(storestate.StateOpen) // the move is taken back
+	set(storestate.StateOpen) // the move is aborted
 	if status, _ := r.awaitCheck(t, "deliveries", true); status != http.StatusOK {
 		t.Errorf("taken back: %d", status)
 	}
@@ -171,7 +171,7 @@ func TestReadinessWhileTheStoreIsMoved(t *testing.T) {
 	if status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" {
 		t.Errorf("a start on a sealed store: %d %q %s", status, header.Get("Retry-After"), body)
 	}
-	if v := r.api().read(t, s.Session); v.State != "verified" { // what is there can still be read
+	if v := r.api().read(t, s.Session); v.State != "verified" { // existing data can still be read
 		t.Errorf("read from a sealed store: %+v", v)
 	}
 }

@@ -27,8 +27,8 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-// realProvider is an OpenID Connect provider that was not written here: a process of this test, with its own
-// folder, port and https.
+// realProvider is a third-party OpenID Connect provider: a process of this test, with its own folder, port
+// and https.
 type realProvider struct {
 	dir     string // what it reads and writes
 	address string // 127.0.0.1 and the port of its process
@@ -38,24 +38,24 @@ type realProvider struct {
 	client  *http.Client // trusts it
 
 	users [2]realUser // who can sign in there
-	// what it asks a user who wants to get on, and how that one answers; the first that shows is answered
+	// its pages for a user who wants to continue, and the answers; the first page that is shown is answered
 	pages   []providerPage
-	refusal []providerPage // the same of a user who does not want to
+	refusal []providerPage // the same for a user who does not want to
 }
 
-// The client that verifyd is at the real providers.
+// verifyd's client at the real providers.
 const realClient, realSecret = "verifyd", "sesame-of-the-harbor"
 
-// realUser is somebody whom a real provider knows.
+// realUser is a user of a real provider.
 type realUser struct {
 	name, password string
-	email, group   string // as the provider tells them
+	email, group   string // as the provider reports them
 }
 
 // providerPage is one page of a provider's own.
 type providerPage struct {
 	name   string
-	shows  string // selector of what is on this page alone
+	shows  string // selector of an element that is only on this page
 	answer func(who realUser) actions
 }
 
@@ -70,7 +70,7 @@ func typed(field, text, field2, text2, button string) actions {
 	return slices.Concat(fill(field, text), fill(field2, text2), pressed(button))
 }
 
-// pressed presses buttons one after the other.
+// pressed presses buttons in order.
 func pressed(buttons ...string) actions {
 	var s actions
 	for _, b := range buttons {
@@ -79,7 +79,7 @@ func pressed(buttons ...string) actions {
 	return s
 }
 
-// newRealProvider takes a port and a folder for a provider that shows the certificate.
+// newRealProvider allocates a port and a folder for a provider with this certificate.
 func newRealProvider(t *testing.T, ca *localca.Authority, cert tls.Certificate) *realProvider {
 	t.Helper()
 	p := &realProvider{dir: t.TempDir(), address: natstest.Address(t), cert: cert, log: &buffer{}}
@@ -91,7 +91,7 @@ func newRealProvider(t *testing.T, ca *localca.Authority, cert tls.Certificate) 
 	return p
 }
 
-// serveFront runs a front that ends TLS before what listens on an address, and returns the front's own.
+// serveFront runs a front that terminates TLS for the server at an address, and returns the front's address.
 func serveFront(t *testing.T, cert tls.Certificate, listens string) string {
 	t.Helper()
 	behind := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: listens})

@@ -31,9 +31,9 @@ import (
 	"verifyd/sessions/failure"
 )
 
-// Sign-ins at OpenID Connect providers that were not written here: the whole service behind a front that
-// speaks TLS, with a networks file, a receiver, and Chromium at the provider's own pages. What these
-// providers do differently stands in docs/OPERATING.md.
+// Sign-ins at third-party OpenID Connect providers: the whole service behind a front that speaks TLS, with a
+// networks file, a receiver, and Chromium at the provider's own pages. docs/OPERATING.md describes what these
+// providers do differently.
 
 func TestGlewlwyd(t *testing.T) {
 	parallelHeavy(t)
@@ -91,8 +91,8 @@ func realNetworks(p *realProvider) map[string]string {
 	}
 }
 
-// probePath is where the provider returns to for the probe, which the service knows nothing of: the browser's
-// address tells what came back.
+// probePath is the redirect URI of the probe, which is not a route of the service: the browser's address
+// shows the result.
 const probePath = "/probe"
 
 func visitRealProvider(t *testing.T,
@@ -140,7 +140,7 @@ func networksOf(p *realProvider) []byte {
 	return file.Bytes()
 }
 
-// pass answers the provider's pages until the browser is back, and returns their names.
+// pass answers the provider's pages until the browser has returned, and returns their names.
 func (v *realVisit) pass(who realUser, pages []providerPage) (asked []string) {
 	v.t.Helper()
 	var script strings.Builder
@@ -159,7 +159,7 @@ func (v *realVisit) pass(who realUser, pages []providerPage) (asked []string) {
 	defer tick.Stop()
 	for v.tab.Err() == nil {
 		<-tick.C
-		// a page that goes away while it is asked is asked again
+		// a page that is replaced while it is read is read again
 		shown, _ := chromedp.Run(v.tab, chromedp.Evaluate[string](script.String()))
 		if shown == "back" {
 			return asked
@@ -175,8 +175,8 @@ func (v *realVisit) pass(who realUser, pages []providerPage) (asked []string) {
 	return nil
 }
 
-// answerWithin bounds one answer to a provider's page. Its script may draw the page anew while it is filled
-// in; then it is asked again.
+// answerWithin bounds one answer to a provider's page. Its script may render the page again while it is
+// filled in; then it is filled in again.
 const answerWithin = 10 * time.Second
 
 // answered fills in a page. If that did not end, the page is one that nobody has answered yet.
@@ -195,7 +195,7 @@ func (v *realVisit) answered(answer actions) bool {
 	return true
 }
 
-// forget makes the browser one that was never there.
+// forget removes the provider's cookies from the browser.
 func (v *realVisit) forget() {
 	v.t.Helper()
 	v.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
@@ -204,7 +204,7 @@ func (v *realVisit) forget() {
 	}))
 }
 
-// walk is one session by a network: through the provider's pages to the end, the one POST, and what the
+// walk is one session with a network: through the provider's pages to the end, the one POST, and what the
 // integrator reads.
 func (v *realVisit) walk(id string, who realUser, pages []providerPage) (asked []string, heading string,
 	got receipt) {
@@ -261,7 +261,7 @@ func (v *realVisit) verified(id string, who realUser, asks ...string) {
 	}
 }
 
-// refused signs in as somebody whom a rule refuses by what the provider tells about them.
+// refused signs in as a user whom a rule refuses because of the provider's claims.
 func (v *realVisit) refused(id string, who realUser, rule failure.Rule) {
 	v.t.Helper()
 	_, heading, got := v.walk(id, who, v.p.pages)
@@ -285,7 +285,7 @@ func (v *realVisit) withholds(id string, who realUser) {
 	v.wantNo(id, heading, got, sessions.Refused, failure.RuleEmailDomains)
 }
 
-// turnsBack leaves the provider's page for the link that it came from, and says no there.
+// turnsBack leaves the provider's page for the session's link, and declines there.
 func (v *realVisit) turnsBack(id string, who realUser) {
 	v.t.Helper()
 	v.forget()
@@ -305,7 +305,7 @@ func (v *realVisit) wantNo(id, heading string, got receipt, reason sessions.Reas
 }
 
 // loginAgain signs in by a network that sends prompt=login, until the password is asked for although the
-// browser is known. A provider may take a login of the last seconds for a new one.
+// browser is known. A provider may treat a login of the last seconds as a new one.
 func (v *realVisit) loginAgain(who realUser) {
 	v.t.Helper()
 	for v.tab.Err() == nil {
@@ -319,8 +319,8 @@ func (v *realVisit) loginAgain(who realUser) {
 	}
 }
 
-// honoursWhatIsSent shows that the provider binds a code to the PKCE challenge and to one use, returns the
-// nonce back, and names itself by the iss parameter, or not.
+// honoursWhatIsSent checks that the provider binds a code to the PKCE challenge and to one use, returns the
+// nonce, and identifies itself by the iss parameter, or not.
 func (v *realVisit) honoursWhatIsSent(who realUser, issuer string) {
 	v.t.Helper()
 	probe := must[*network.Network](v.t)(network.New(

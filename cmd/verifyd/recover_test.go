@@ -37,9 +37,9 @@ func flipAt(t *testing.T, dataDir, stream string, at func(size int) int) {
 	}
 }
 
-// One bit of a stream is damaged after a kill. The service is not started on it; after verifyd recover
-// nobody's outcome is another than what they read, nothing is sent again, nothing can be completed again, and
-// what is lost was said.
+// One bit of a stream is damaged after a kill. The service is not started on it; after verifyd recover every
+// outcome is the one that its user read, nothing is sent again, nothing can be completed again, and the loss
+// is reported.
 func TestRecover(t *testing.T) {
 	natstest.NeedsEmbedded(t, "what its files hold")
 	skipKills(t)
@@ -54,8 +54,7 @@ func TestRecover(t *testing.T) {
 	}
 }
 
-// recoverRuns is how often a bit of each stream is struck: of facts, each may be a claim, a result or an
-// outcome.
+// recoverRuns is how often a bit of each stream is flipped: a fact may be a claim, a result or an outcome.
 var recoverRuns = map[string]int{
 	topology.StreamCompletions: 4, topology.StreamAudit: 1, topology.BucketStream(topology.BucketSessions): 1,
 	topology.BucketStream(topology.BucketKeys): 1,
@@ -111,13 +110,13 @@ func recoverFrom(t *testing.T, stream string) {
 		}
 		key = spare
 		if out, err := c.command(t, "key", "list"); err != nil || !strings.Contains(out, "spare") {
-			key = users.key // the flip struck the spare one
+			key = users.key // the flip hit the spare one
 		}
 	}
 	users.afterLoss(t, api{base: c.base(), key: key}, stream, dead.Session)
 }
 
-// afterLoss holds what the store says now against what users read and the receiver got.
+// afterLoss compares the store's contents with what users read and the receiver got.
 func (c *crowd) afterLoss(t *testing.T, a api, stream, dead string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), natstest.TestTimeout)
@@ -155,13 +154,13 @@ func (c *crowd) afterLoss(t *testing.T, a api, stream, dead string) {
 	t.Logf("%s: %d deliveries unknown, %d sessions closed, %d gone", stream, unknown, closed, gone)
 }
 
-// settledFile reports whether the witness beside the store has been written since the last delivery.
+// settledFile reports whether the store's witness has been written since the last delivery.
 func (c *child) settledFile() bool {
 	info, err := os.Stat(filepath.Join(c.dir, "store", embedded.WitnessFile))
 	return err == nil && info.Size() > 0
 }
 
-// pageOfKeys is what was started by one process, which seals its sessions under keys of one page.
+// pageOfKeys is the sessions of one process, which seals them under keys of one page.
 type pageOfKeys struct{ delivered, waits, open *person }
 
 // startPage has a user whose callback is delivered, one whose callback waits, and one who has not signed in.
@@ -186,9 +185,9 @@ func (c *crowd) startPage(t *testing.T, n int) (p pageOfKeys) {
 	return p
 }
 
-// One page of sessions' keys is damaged after a kill: their personal parts open no more. The service is not
-// started on it; after verifyd recover each of these sessions has an end that is told, nothing is sent again,
-// and sessions of other pages go on as if nothing had been.
+// One page of sessions' keys is damaged after a kill: their personal parts cannot be unsealed any more. The
+// service is not started on it; after verifyd recover each of these sessions has an end that is reported,
+// nothing is sent again, and sessions of other pages continue as before.
 func TestRecoverLostKeys(t *testing.T) {
 	natstest.NeedsEmbedded(t, "what its files hold")
 	skipKills(t)
@@ -253,7 +252,7 @@ func TestRecoverLostKeys(t *testing.T) {
 	}
 }
 
-// afterLoss holds what is said of the sessions of a lost page against what is known of them.
+// afterLoss compares the reports on the sessions of a lost page with what is known of them.
 func (p pageOfKeys) afterLoss(t *testing.T, a api, c *child) {
 	t.Helper()
 	want := []struct {
@@ -288,7 +287,7 @@ func (p pageOfKeys) afterLoss(t *testing.T, a api, c *child) {
 	}
 }
 
-// afterLossOfAnother expects nothing of a lost page in the sessions of a whole one.
+// afterLossOfAnother expects no effect of a lost page on the sessions of an intact one.
 func (p pageOfKeys) afterLossOfAnother(t *testing.T, a api) {
 	t.Helper()
 	for who, delivery := range map[*person]string{p.delivered: "delivered", p.waits: "due", p.open: "none"} {

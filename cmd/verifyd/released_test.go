@@ -27,8 +27,8 @@ import (
 // once it is out; before the first one it is a build on the way to it.
 const releasedFile = "testdata/released"
 
-// The last released version's store is opened by this build, both run at once on a cluster, and the released
-// one refuses, with a word on what to do, what a newer build has written.
+// The last released version's store is opened by this build, both run concurrently on a cluster, and the
+// released one refuses what a newer build has written, with a hint at what to do.
 func TestUpgradeFromReleased(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped under -short: it builds another version")
@@ -74,8 +74,8 @@ func buildReleased(t *testing.T) (exe string) {
 	return exe
 }
 
-// upgradeStore has the released version fill a store and stop, and this build take over: everything reads as
-// it did, and what was under way goes on. Then the released version is put back.
+// upgradeStore lets the released version fill a store and stop, and this build take over: everything reads as
+// it did, and open sessions continue. Then the released version is put back.
 func upgradeStore(t *testing.T, exe string) {
 	t.Helper()
 	natstest.NeedsEmbedded(t, "two builds take turns with one data directory")
@@ -114,8 +114,8 @@ func upgradeStore(t *testing.T, exe string) {
 	c.goBack(t, exe, older, next)
 }
 
-// goBack starts the released version on a store that this build served, and that a build of the future has
-// written a session, a key and, at last, the state of the store into.
+// goBack starts the released version on a store that this build used, and into which a build of the future
+// has written a session, a key and, at last, the state of the store.
 func (c *child) goBack(t *testing.T, exe string, older olderStore, next string) {
 	t.Helper()
 	a := api{base: c.base(), key: older.APIKey}
@@ -123,7 +123,7 @@ func (c *child) goBack(t *testing.T, exe string, older olderStore, next string) 
 	c.exe = exe
 	c.start(t)
 	for token, want := range older.Sessions {
-		// What this build has written anew since, the older one may refuse too. It misreads nothing.
+		// The older one may also refuse what this build has rewritten since. It misreads nothing.
 		status, header, body := a.call(t, http.MethodGet, "/sessions/"+token, "")
 		if status == http.StatusOK {
 			want.like(t, a.read(t, token))
@@ -197,7 +197,7 @@ func (c *child) renew(t *testing.T, stream, subject string) {
 	}
 }
 
-// session returns the one session whose delivery stood so.
+// session returns the one session whose delivery was in this state.
 func (o olderStore) session(t *testing.T, delivery string) string {
 	t.Helper()
 	for token, s := range o.Sessions {
@@ -227,13 +227,13 @@ func (o olderStore) judge(t *testing.T, a api) {
 	}
 }
 
-// balancer is what stands before edges, and decides for each request which of them has it.
+// balancer is in front of edges, and chooses one for each request.
 type balancer struct {
 	at   atomic.Pointer[[]*child]
 	turn atomic.Int64
 }
 
-// to has the edges take requests by turns.
+// to makes the edges take requests in turn.
 func (b *balancer) to(edges ...*child) { b.at.Store(&edges) }
 
 // balance serves a balancer at the address that the service has for its users.
@@ -255,8 +255,8 @@ func balance(t *testing.T, address string) *balancer {
 	return b
 }
 
-// runBeside has edges and dispatchers of both builds on one cluster: what one begins another one ends,
-// whichever build it is of.
+// runBeside runs edges and dispatchers of both builds on one cluster: what one begins another one ends,
+// whichever its build.
 func runBeside(t *testing.T, exe string) {
 	t.Helper()
 	p := newPlant(t)
@@ -273,7 +273,7 @@ func runBeside(t *testing.T, exe string) {
 	newDispatcher, newEdge := launch("", "dispatcher"), launch("", "edge") // the order of docs/UPGRADING.md
 	a := api{base: p.first.base(), key: key}
 	api{base: newEdge.base(), key: key}.knownSoon(t)
-	// sign walks a user whose requests up to a step have one edge, and those from there on another one.
+	// sign runs a user whose requests up to a step go to one edge, and the later ones to another.
 	sign := func(first, then *child, change int) {
 		t.Helper()
 		w := &walk{c: p.first, api: a, browser: demo.NewBrowser()}

@@ -16,17 +16,17 @@ import (
 const (
 	// usersAtRestart are in the middle of signing in when the process is killed; fewer under -short.
 	usersAtRestart, usersAtRestartShort = 500, 40
-	// usersAtOnce are those who press something at the same moment.
+	// usersAtOnce is how many of them press something at the same moment.
 	usersAtOnce = 50
-	// userPatience is how long one user goes on trying.
+	// userPatience is how long one user keeps trying.
 	userPatience = 90 * time.Second
 )
 
 // The process is killed and started again while hundreds of users are in the middle of signing in: at the
-// provider, on the way back from it, or about to press. All of them come to the end, each session has one
-// outcome, and each receiver gets one POST.
+// provider, on the way back from it, or about to press. All of them finish, each session has one outcome, and
+// each receiver gets one POST.
 //
-// It runs alone: beside others the users would wait for the processor longer than they have patience.
+// It runs alone: with other tests the users would wait for the processor longer than their patience.
 func TestUsersInTheMiddleOfARestart(t *testing.T) {
 	n := usersAtRestart
 	if testing.Short() {
@@ -55,7 +55,7 @@ func TestUsersInTheMiddleOfARestart(t *testing.T) {
 			defer cancel()
 			u := loadUser{browser: demo.NewBrowser(), link: sessions[i].VerifyURL, turns: turns,
 				left: func() {
-					if away.Add(1) == int32(n/2) { // the others press while the process is away
+					if away.Add(1) == int32(n/2) { // the others press while the process is down
 						close(middle)
 					}
 				}}
@@ -94,13 +94,13 @@ type loadUser struct {
 	browser *demo.Browser
 	link    string
 	turns   chan struct{} // holds one for each request under way
-	left    func()        // is told when the user is at the provider for the first time
+	left    func()        // is notified when the user is at the provider for the first time
 }
 
-// errNotYet: nothing that leads further came back; the user starts again from the link.
+// errNotYet: the answer does not lead further; the user starts again from the link.
 var errNotYet = errors.New("not at the end yet")
 
-// signIn goes on from the link, over and over, until the page says that it is the end.
+// signIn starts from the link repeatedly, until the page shows the end.
 func (u *loadUser) signIn(ctx context.Context) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

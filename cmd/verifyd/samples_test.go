@@ -33,16 +33,16 @@ type sample struct {
 
 func (s sample) String() string { return fmt.Sprintf("%s:%d", s.file, s.line) }
 
-// trial is how a sample is tried: here, or by another test.
+// trial is how a sample is tested: here, or by another test.
 type trial struct {
 	file, begins string // which it is
 	try          func(t *testing.T, p *sampleRig, s sample)
-	// by names the test that runs what cannot be run here, and why says why that is so. Commands in it are
-	// parsed all the same.
+	// by names the test that runs what cannot be run here, and why is the reason. Commands in it are parsed
+	// all the same.
 	by, why string
 }
 
-// trials are in the order in which the samples stand, since some are about what those before them did.
+// trials are in the order of the samples, since some depend on earlier ones.
 var trials = []trial{
 	{"INTEGRATING.md", "curl https://verify.example.com/verify/init", tryStart, "", ""},
 	{"INTEGRATING.md", `{"verify_url"`, tryAnswer, "", ""},
@@ -95,7 +95,7 @@ var trials = []trial{
 	{"CLI.md", usage, nil, "TestDocumentsOfTheProgram", "it is what the program prints"},
 }
 
-// usage begins a help page: of what follows, TestEveryHelpPage parses the example.
+// usage begins a help page: TestEveryHelpPage parses the example in it.
 const usage = "Usage:"
 
 // Every sample of the documents that the service serves is run, or named with the test that does it and the
@@ -151,9 +151,9 @@ func trialOf(s sample) int {
 	return -1
 }
 
-// inGuide reports what of a guide docs/verify's own tests do not run: its receiver and the two ways to verify
-// they do; and the line that fetches the official library is not run, since tests fetch nothing: they have
-// the library from this module's cache.
+// inGuide tests what docs/verify's own tests do not run of a guide: they run its receiver and the two ways to
+// verify; the line that fetches the official library is not run, since tests fetch nothing: they have the
+// library from this module's cache.
 func inGuide(t *testing.T, s sample) {
 	t.Helper()
 	for _, g := range verify.Guides() {
@@ -175,7 +175,7 @@ func inGuide(t *testing.T, s sample) {
 	t.Errorf("%s: docs/verify does not know this sample:\n%s", s, s.text)
 }
 
-// officialLibrary is what it is called in the registries.
+// officialLibrary is its name in the registries.
 var officialLibrary = regexp.MustCompile(`\bstandard-?webhooks\b`)
 
 // samples returns all blocks of the documents, in their order.
@@ -218,7 +218,7 @@ func eachDocument(t *testing.T, do func(file string, source []byte, n ast.Node))
 	}
 }
 
-// commandsParse looks at each command line of a sample: the program knows the command and its flags.
+// commandsParse checks each command line of a sample: the program has the command and its flags.
 func commandsParse(t *testing.T, parser *kong.Kong, s sample) {
 	t.Helper()
 	for line := range strings.Lines(strings.ReplaceAll(s.text, "\\\n", " ")) {
@@ -240,7 +240,7 @@ func commandsParse(t *testing.T, parser *kong.Kong, s sample) {
 
 var substitution = regexp.MustCompile(`\$\([^)]*\)`)
 
-// knows returns what is wrong with a command line before anything is run. Arguments may be missing.
+// knows returns what is wrong with a command line, without running it. Arguments may be missing.
 func knows(parser *kong.Kong, words []string) error {
 	ctx, err := kong.Trace(parser, words)
 	if err != nil {
@@ -249,7 +249,7 @@ func knows(parser *kong.Kong, words []string) error {
 	return ctx.Error
 }
 
-// Commands that stand in the text are the program's, too.
+// Commands in the text exist in the program, too.
 func TestCommandsInTheText(t *testing.T) {
 	parallel(t)
 	parser := must[*kong.Kong](t)(newParser(kong.Writers(io.Discard, io.Discard)))
@@ -297,8 +297,7 @@ func testsOfTheRepository(t *testing.T) string {
 	return code.String()
 }
 
-// sampleRig is where samples are run: a service with an account, a folder to work in, and verifyd on the
-// path.
+// sampleRig runs samples: a service with an account, a working folder, and verifyd on the path.
 type sampleRig struct {
 	*rig
 
@@ -328,7 +327,7 @@ func newSampleRig(t *testing.T) *sampleRig {
 	return p
 }
 
-// command prepares a sample for the shell, with the pairs replaced by what they stand for here.
+// command prepares a sample for the shell, with the placeholders replaced.
 func (p *sampleRig) command(t *testing.T, s sample, pairs ...string) *exec.Cmd {
 	t.Helper()
 	pairs = append(pairs, "https://verify.example.com", p.Base)

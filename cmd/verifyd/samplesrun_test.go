@@ -90,7 +90,7 @@ func tryKeys(t *testing.T, p *sampleRig, s sample) {
 	}
 }
 
-// tryCallback has a user sign in, and compares the callback with the one in the documents.
+// tryCallback lets a user sign in, and compares the callback with the one in the documents.
 func tryCallback(t *testing.T, p *sampleRig, s sample) {
 	started := p.begin(t)
 	b := demo.NewBrowser()
@@ -130,7 +130,7 @@ func shape(value string) string {
 	return signed.ReplaceAllString(value, "$1,signature")
 }
 
-// tryConfirm has a user sign in for a session that asks for a code, and confirms it as the document does.
+// tryConfirm lets a user sign in for a session that requires a code, and confirms it as the document does.
 func tryConfirm(t *testing.T, p *sampleRig, s sample) {
 	c := must[*client.Client](t)(client.New(p.Base, p.apiKey))
 	started := must[client.Started](t)(c.Start(t.Context(), client.Verification{
@@ -147,7 +147,7 @@ func tryPublicKeys(t *testing.T, p *sampleRig, s sample) { expect(t, p.sh(t, s),
 
 func tryRead(t *testing.T, p *sampleRig, s sample) { expect(t, p.sh(t, s), `"state":"verified"`) }
 
-// tryGo makes one program of all samples in Go of the document, and runs it against the service.
+// tryGo builds one program from all Go samples of the document, and runs it against the service.
 func tryGo(t *testing.T, p *sampleRig, s sample) {
 	chromiumtest.Program(t, "go", "go, in which integrators write", "go")
 	var parts strings.Builder
@@ -240,7 +240,7 @@ func tryKits(t *testing.T, p *sampleRig, s sample) {
 	expect(t, s.text, "/sdk/go@v")
 }
 
-// tryReceiver judges a receiver that checks no signatures, as the report in the document is about one.
+// tryReceiver judges a receiver that checks no signatures, like the one in the document's report.
 func tryReceiver(t *testing.T, p *sampleRig, s sample) {
 	careless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusOK)
@@ -299,7 +299,7 @@ func tryNetworks(t *testing.T, _ *sampleRig, s sample) {
 	}
 }
 
-// tryProxy looks at what a proxy must do right for this service.
+// tryProxy checks what a proxy must do right for this service.
 func tryProxy(t *testing.T, p *sampleRig, s sample) {
 	expect(t, s.text, "proxy_set_header X-Forwarded-For", "proxy_set_header Host", "proxy_buffering off",
 		"proxy_pass http://127.0.0.1:8080")
@@ -327,7 +327,7 @@ func tryPrepare(t *testing.T, p *sampleRig, s sample) {
 	}
 }
 
-// tryCompose looks for the profiles, services and variables in docker-compose.yml.
+// tryCompose checks the profiles, services and variables in docker-compose.yml.
 func tryCompose(t *testing.T, _ *sampleRig, s sample) {
 	text := must[[]byte](t)(os.ReadFile("../../docker-compose.yml"))
 	var file struct {
@@ -362,8 +362,8 @@ func tryCompose(t *testing.T, _ *sampleRig, s sample) {
 	}
 }
 
-// kubectl stands for the command where there is no cluster: the files must be there, and what is created the
-// real command judges, if it is here.
+// kubectl replaces the command, since there is no cluster: the files must exist, and the real command, if
+// installed, checks what is created.
 const kubectl = `#!/bin/sh
 for word; do
   case $word in

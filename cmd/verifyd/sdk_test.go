@@ -17,7 +17,7 @@ import (
 )
 
 // The SDKs, installed by the lines that the service's page has for them, start, read, list and cancel
-// sessions at that service, by the programs of their own tests.
+// sessions at that service, with the programs of their own tests.
 func TestSDKsAtTheService(t *testing.T) {
 	parallel(t)
 	r := boot(t)
@@ -95,7 +95,7 @@ func pipInstall(t *testing.T, dir, link string) {
 		"--no-cache-dir", "--no-index", "--target", ".", link)
 }
 
-// npmInstall has npm install a package, or does what npm would.
+// npmInstall installs a package with npm, or does what npm would.
 func npmInstall(t *testing.T, dir, link string) {
 	t.Helper()
 	if _, err := exec.LookPath("npm"); err == nil {

@@ -15,7 +15,7 @@ import (
 	"verifyd/natsconf/secretbox"
 )
 
-// Every secret of a whole sign-in is looked for in everything the service leaves behind: its log at the
+// Every secret of a whole sign-in is searched for in everything the service leaves behind: its log at the
 // finest level, its metrics, and each file of its data directory, after kill -9.
 func TestSecretsAreNowhereToBeRead(t *testing.T) {
 	parallel(t)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// An operator gets an account's sessions in a form that programs and spreadsheets read, with the filters
+// An operator exports an account's sessions in a form that programs and spreadsheets read, with the filters
 // of the interface.
 func TestSessionsExport(t *testing.T) {
 	parallel(t)

@@ -18,22 +18,22 @@ import (
 	"verifyd/natsconf/secretbox"
 )
 
-// storeFlags are what opens the same store, on every command that does.
+// storeFlags are the flags that select the store, on every command that opens one.
 var storeFlags = []string{
 	"data-dir", "nats-url", "nats-creds", "nats-ca-file", "replicas", "sync", "store-limit", "keep-results",
 	"secret-key", "secret-key-file",
-	// of what works from another machine, too
+	// of commands that also work from another machine
 	"server", "token", "token-file", "server-ca-file",
 }
 
-// heard is which flags of a command may be set by a variable or the file, by what the documents promise.
-// That of any command that is not named here is storeFlags, as far as it has them.
+// heard lists which flags of a command may be set by a variable or the file, as documented. For any other
+// command it is storeFlags, as far as the command has them.
 var heard = map[string][]string{
 	"healthcheck": {"admin-listen"}, "log-level": {"admin-listen"},
 	"demo": {}, "try": {}, "listen": {}, "prepare": {}, "version": {},
 }
 
-// secretVariables are those by which a secret reaches a command although it is none of the settings.
+// secretVariables are those that pass a secret to a command although they are no settings.
 var secretVariables = map[string]string{
 	"listen --key": "VERIFYD_API_KEY", "try --secret": "VERIFYD_TRY_SECRET",
 	"demo-beside --client-secret": "VERIFYD_NETWORK_CLIENT_SECRET",
@@ -85,8 +85,8 @@ func fullLine(command *kong.Node, without string) []string {
 	return line
 }
 
-// parsed returns the value of a command's flag after a command line was read. Where the line is refused, it
-// is the refusal.
+// parsed returns the value of a command's flag after a command line was read. If the line is refused, it is
+// the error.
 func parsed(t *testing.T, parser *kong.Kong, command, flag string, line ...string) string {
 	t.Helper()
 	if _, err := parser.Parse(line); err != nil {
@@ -116,14 +116,14 @@ func parsedAll(parser *kong.Kong, command *kong.Node, line []string) map[string]
 	return all
 }
 
-// Settings are the service's and what opens its store. Everything else that a command can be told comes
-// from its command line alone: not from a variable, and not from the service's file.
+// Settings are the service's and what opens its store. Everything else comes only from a command's command
+// line: not from a variable, and not from the service's file.
 func TestEveryFlagListensToWhoItShould(t *testing.T) {
-	// one for all: making it takes longer than to parse
+	// one for all: creating it takes longer than parsing
 	parser := must[*kong.Kong](t)(newParser(kong.Writers(io.Discard, io.Discard)))
 	settings := flags.SettingKeys(parser.Model)
 	for _, command := range parser.Model.Leaves(false) {
-		// by command line: each flag's value where nothing else is set
+		// by command line: each flag's value if nothing else is set
 		unmoved := map[string]map[string]string{}
 		for _, flag := range command.Flags {
 			path, value := command.Path(), otherValue(flag.Value)
@@ -176,8 +176,8 @@ func expect(t *testing.T, text string, wants ...string) {
 	}
 }
 
-// What was seen: the service's variables and file set limits and ends of keys, and cut the limit of the NATS
-// servers.
+// These faults have occurred: the service's variables and file set limits and ends of keys, and reduced the
+// limit of the NATS servers.
 func TestTheServicesSettingsTellNoCommandWhatToDo(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "verifyd.yaml")
@@ -261,7 +261,7 @@ func TestTheFileHasSettingsOfServeAlone(t *testing.T) {
 	}
 }
 
-// Variables that nothing reads are told; those of Kubernetes, of the tests and of what stands beside a
+// Variables that nothing reads are reported; those of Kubernetes, of the tests and of programs around a
 // service are not.
 func TestVariablesThatNothingReads(t *testing.T) {
 	model := must[*kong.Kong](t)(newParser()).Model
@@ -290,7 +290,7 @@ func TestVariablesThatNothingReads(t *testing.T) {
 	}
 }
 
-// Who starts a service, or checks its settings, is told of them; other commands leave them be.
+// The start of a service and the check of its settings report them; other commands ignore them.
 func TestStrangeVariablesAreTold(t *testing.T) {
 	t.Setenv("VERIFYD_CALLBACK_TIMEUOT", "hunter2")
 	dir := filepath.Join(t.TempDir(), "store")
@@ -306,7 +306,7 @@ func TestStrangeVariablesAreTold(t *testing.T) {
 	}
 }
 
-// Every variable that the documents name is one that something reads, or known to be another's.
+// Every variable in the documents is read by something, or known to belong to another program.
 func TestDocumentedVariablesAreKnown(t *testing.T) {
 	model := must[*kong.Kong](t)(newParser()).Model
 	for _, name := range []string{
@@ -325,7 +325,7 @@ func TestDocumentedVariablesAreKnown(t *testing.T) {
 
 var variableNames = regexp.MustCompile(`\bVERIFYD_[A-Z_]*[A-Z]\b`)
 
-// A secret on a command line is told, with what to use instead; by its variable it is not.
+// A secret on a command line is reported, with what to use instead; one in its variable is not.
 func TestSecretsOnACommandLineAreTold(t *testing.T) {
 	key := secretbox.NewKey().Encode()
 	dir := filepath.Join(t.TempDir(), "store")
@@ -371,7 +371,7 @@ func TestSecretsOnACommandLineAreTold(t *testing.T) {
 	}
 }
 
-// Whatever is named as a secret is one.
+// Every flag that is named like a secret is marked as one.
 func TestFlagsWithSecretsAreMarked(t *testing.T) {
 	model := must[*kong.Kong](t)(newParser()).Model
 	marked := 0

@@ -29,7 +29,7 @@ func statusOf(t *testing.T, args ...string) (code int, doc process.StatusDoc) {
 	return code, doc
 }
 
-// reachOf returns the flags by which a command reaches the store of natstest in a directory, as an external
+// reachOf returns the flags with which a command reaches the store of natstest in a directory, as an external
 // one.
 func reachOf(t *testing.T, dir string) []string {
 	t.Helper()
@@ -39,7 +39,7 @@ func reachOf(t *testing.T, dir string) []string {
 	}
 }
 
-// expectTrouble looks for a line of trouble.
+// expectTrouble checks for a line that reports a problem.
 func expectTrouble(t *testing.T, doc process.StatusDoc, words string) {
 	t.Helper()
 	if !slices.ContainsFunc(doc.Problems, func(s string) bool { return strings.Contains(s, words) }) {
@@ -47,8 +47,8 @@ func expectTrouble(t *testing.T, doc process.StatusDoc, words string) {
 	}
 }
 
-// It runs alone: the command gives processes a moment to answer, which is long for any but one among many
-// tests.
+// It runs alone: the command gives processes a moment to answer, which is long enough unless many other tests
+// run.
 func TestStatusOfAService(t *testing.T) {
 	r := boot(t)
 	reach := r.reach()

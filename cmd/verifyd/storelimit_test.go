@@ -19,7 +19,8 @@ import (
 )
 
 // The store reaches its own limit: new sessions get a clear 503 and /readyz says why, while open ones are
-// completed and delivered. When space returns the service goes on by itself, with all that was acknowledged.
+// completed and delivered. When space returns the service continues by itself, with all that was
+// acknowledged.
 func TestStoreAtItsLimit(t *testing.T) {
 	natstest.NeedsEmbedded(t, "the limit of its store")
 	if testing.Short() {
@@ -46,7 +47,7 @@ func TestStoreAtItsLimit(t *testing.T) {
 		URL: end.URL, User: end.User, Password: end.Password, Log: zerolog.Nop(),
 	}))
 	defer conn.Close()
-	// what is left until new sessions are refused, nine tenths, comes by sessions
+	// what is left until new sessions are refused, nine tenths, is filled with sessions
 	fillWithEvents(t, conn, 220<<20)
 
 	var acknowledged atomic.Int64
@@ -61,7 +62,8 @@ func TestStoreAtItsLimit(t *testing.T) {
 				}
 				if status == http.StatusServiceUnavailable && strings.Contains(answer, `"unavailable"`) &&
 					time.Now().Before(deadline) {
-					// the disk is slower than the service waits; who starts sessions is told to try again
+					// the disk is slower than the service waits; clients that start sessions are asked to
+					// retry
 					continue
 				}
 				if status != http.StatusOK || time.Now().After(deadline) {
@@ -73,7 +75,7 @@ func TestStoreAtItsLimit(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// those who are verified just now still come here
+	// those that are being verified still arrive here
 	natstest.Await(t, "the process is ready at the limit, and says why it takes no sessions", func() bool {
 		status, _, why := api{base: "http://" + c.admin}.call(t, http.MethodGet, "/readyz", "")
 		return status == http.StatusOK && strings.Contains(string(why), "no new sessions are taken")

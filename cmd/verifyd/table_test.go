@@ -14,7 +14,7 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-// elsewhere are commands that print tables, and whose JSON other tests look at.
+// elsewhere are commands that print tables, and whose JSON other tests check.
 var elsewhere = []string{"status", "check", "try", "move", "restore"}
 
 // tableless are commands that print no table.
@@ -106,7 +106,7 @@ func TestEveryTableAsJSON(t *testing.T) {
 	}
 }
 
-// expectSameWords looks for every text of a document in what people read.
+// expectSameWords checks that every text of a document is in the output for people.
 func expectSameWords(t *testing.T, path string, doc any, text string) {
 	t.Helper()
 	switch v := doc.(type) {

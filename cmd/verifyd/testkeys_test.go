@@ -15,7 +15,7 @@ import (
 	"verifyd/edge/network/netsettings"
 )
 
-// enrollTest makes a test key of the account.
+// enrollTest creates a test key of the account.
 func (r *rig) enrollTest(t *testing.T) api {
 	t.Helper()
 	a := must[account.Account](t)(r.Store.Accounts.EnsureAccount(t.Context(), operator(), "Harbor Guild"))
@@ -33,8 +33,8 @@ func (r *rig) enrollTest(t *testing.T) api {
 	return api{base: r.Base, key: secret}
 }
 
-// A test key goes the whole way over the dev network, marked at every step, while live sessions are not
-// offered that network.
+// A test key's session uses the dev network, marked as a test throughout, while live sessions are not offered
+// that network.
 func TestTestKeyAllTheWay(t *testing.T) {
 	parallel(t)
 	r := boot(t, func(c *config.Config) {

@@ -60,7 +60,7 @@ func collect(t *testing.T) *collected {
 	return c
 }
 
-// to makes a program send its spans here.
+// to makes a program send its spans to the collector.
 func (c *collected) to(t *testing.T) func(*config.Config) {
 	t.Helper()
 	return func(cfg *config.Config) {
@@ -164,8 +164,8 @@ func (a api) open(t *testing.T, path string) (int, http.Header, []byte) {
 	return response.StatusCode, response.Header, must[[]byte](t)(io.ReadAll(response.Body))
 }
 
-// Without a collector nothing is kept with sessions and nothing reaches a receiver; a traceparent that a
-// client sends counts for nothing.
+// Without a collector nothing is stored with sessions and nothing reaches a receiver; a client's traceparent
+// is ignored.
 func TestNothingIsTracedUnasked(t *testing.T) {
 	parallel(t)
 	r := boot(t, func(c *config.Config) { c.TraceReceivers = true })
@@ -195,8 +195,8 @@ func TestNothingIsTracedUnasked(t *testing.T) {
 	}
 }
 
-// A collector that is away, or takes nothing, disturbs nobody: sessions go through, its spans are counted,
-// and the stop is bounded.
+// A collector that is down, or accepts nothing, does no harm: sessions go through, its spans are counted, and
+// the stop is bounded.
 func TestCollectorDisturbsNobody(t *testing.T) {
 	parallel(t)
 	deaf := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

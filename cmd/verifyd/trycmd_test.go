@@ -14,7 +14,7 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-// late is a receiver that is given its secret while it runs.
+// late is a receiver that gets its secret while it runs.
 type late struct {
 	desk atomic.Pointer[client.Receiver]
 }
@@ -62,7 +62,7 @@ func TestTryCommand(t *testing.T) {
 	}
 }
 
-// Without a secret one is made and printed, and the checks begin once the receiver has it.
+// Without a secret one is generated and printed, and the checks begin once the receiver has it.
 func TestTryWaitsForItsSecret(t *testing.T) {
 	parallel(t)
 	receiver := &late{}
@@ -87,7 +87,7 @@ func TestTryWaitsForItsSecret(t *testing.T) {
 	}
 }
 
-// awaitText waits until a text stands in what is written meanwhile, and returns all of it.
+// awaitText waits until the output contains a text, and returns the output.
 func awaitText(ctx context.Context, b *buffer, text string) string {
 	ctx, cancel := context.WithTimeout(ctx, natstest.TestTimeout)
 	defer cancel()

@@ -11,8 +11,8 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// A server's answer that somebody has had stored in the place of a session's outcome ends that session for
-// everybody who looks: the integrator, the user, the operator. A new session goes its way.
+// A server's answer that an attacker has had stored in place of a session's outcome ends that session for the
+// integrator, the user and the operator. A new session works.
 func TestUnreadableOutcomeIsSeenByAll(t *testing.T) {
 	parallel(t)
 	r := alarming(t)

@@ -25,7 +25,7 @@ import (
 )
 
 // What older builds have stored is kept in testdata/upgrade, one file for each. A build that changes how a
-// record is stored adds one of the build before it:
+// record is stored adds one from the previous build:
 //
 //	go build -o /tmp/verifyd-old ./cmd/verifyd    # in a worktree of the older commit
 //	go test ./cmd/verifyd -run WriteUpgrade -args -upgrade-from /tmp/verifyd-old -upgrade-name COMMIT
@@ -34,9 +34,9 @@ var (
 	upgradeName = flag.String("upgrade-name", "", "the older build's commit")
 )
 
-// olderStore is what an older build has stored, and how it read that itself.
+// olderStore is what an older build has stored, and how that build read it.
 type olderStore struct {
-	Key      string              `json:"master_key"` // base64; it seals nothing but tests
+	Key      string              `json:"master_key"` // base64; it seals only tests
 	APIKey   string              `json:"api_key"`
 	Revoked  string              `json:"revoked_key"`
 	Sessions map[string]readBack `json:"sessions"` // by token
@@ -87,8 +87,8 @@ func TestWriteUpgrade(t *testing.T) {
 	}
 }
 
-// fill has a service that runs store a session of each kind, an account, a key, and one that is revoked. At
-// away nobody listens, where one callback is due.
+// fill makes a running service store a session of each kind, an account, a key, and a revoked one. Nobody
+// listens at away, where one callback is due.
 func (c *child) fill(t *testing.T) (older olderStore, away string) {
 	t.Helper()
 	older = olderStore{Sessions: map[string]readBack{}}
@@ -141,7 +141,7 @@ func (c *child) fill(t *testing.T) (older olderStore, away string) {
 	return older, away
 }
 
-// open opens the store of a stopped service, whatever stands in it.
+// open opens the store of a stopped service, whatever it contains.
 func (c *child) open(t *testing.T) (conn *natsconf.Conn, closed func()) {
 	t.Helper()
 	e := must[*embedded.Server](t)(embedded.Open(embedded.Options{
@@ -160,7 +160,7 @@ func (c *child) everything(t *testing.T) (all []olderMessage) {
 	t.Helper()
 	conn, closed := c.open(t)
 	defer closed()
-	host := must[string](t)(os.Hostname()) // it is in the workers' names, and nobody's business
+	host := must[string](t)(os.Hostname()) // it is in the workers' names, and does not matter
 	names := conn.JS.StreamNames(t.Context())
 	for name := range names.Name() {
 		_, last, err := conn.Bounds(t.Context(), name)
@@ -184,7 +184,7 @@ func (c *child) everything(t *testing.T) (all []olderMessage) {
 }
 
 // A service that is upgraded reads what the builds before it have stored: sessions and how they ended, keys,
-// accounts and their secrets, and goes on with what they had not brought to an end.
+// accounts and their secrets, and continues what they had not finished.
 func TestOlderRecordsAreRead(t *testing.T) {
 	natstest.NeedsEmbedded(t, "fills its data directory before it starts")
 	parallel(t)
@@ -221,7 +221,7 @@ func (want readBack) like(t *testing.T, v receipt) {
 		want.State = "expired" // its ten minutes are over, unless it was stored just now
 	}
 	got := readBack{v.PlatformUserID, v.State, v.Delivery.State, len(v.Delivery.Attempts)}
-	if want.Delivery == "due" { // it is taken up at once; one that is as old as outcomes may be is given up
+	if want.Delivery == "due" { // it is continued at once; one that is as old as outcomes may be is given up
 		want.Delivery = got.Delivery
 		if got.Delivery == "undeliverable" {
 			want.Attempts = 1 // the claim under which it is given up
@@ -259,7 +259,7 @@ func (o olderStore) store(t *testing.T, dir string) {
 			header.Set("Nats-Incr", "+1")
 			m.Data = nil
 		case m.Stream == topology.StreamRetries && strings.HasPrefix(m.Subject, "schedule."):
-			m.Subject = strings.Replace(m.Subject, "schedule.", "retry.", 1) // its time has come long since
+			m.Subject = strings.Replace(m.Subject, "schedule.", "retry.", 1) // it has been due for long
 		}
 		if _, err := conn.JS.PublishMsg(t.Context(), &nats.Msg{
 			Subject: m.Subject, Data: m.Data, Header: header,

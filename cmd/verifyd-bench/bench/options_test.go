@@ -9,8 +9,8 @@ import (
 	"verifyd/cmd/verifyd-bench/bench/report"
 )
 
-// Two rows of the defaults are not measured unless they are named; a ceiling that ran beside a named row is
-// shown.
+// Two rows of the defaults are not measured unless they are named; a ceiling that ran alongside a named row
+// is shown.
 func TestWhatIsMeasuredAndShown(t *testing.T) {
 	all := Options{}
 	if all.wants(rowMillion) || all.wants(rowGenerator) || !all.wants(rowInit) || !all.wants(rowBareClient) {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// repository makes a module with a test that logs figures, one that logs none and one that fails.
+// repository creates a module with a test that logs figures, one that logs none and one that fails.
 func repository(t *testing.T, document string) (root string) {
 	t.Helper()
 	root = t.TempDir()

@@ -16,7 +16,7 @@ import (
 	"verifyd/edge/client"
 )
 
-// A test binary is the NATS servers of its site, too.
+// A test binary also runs as the NATS servers of its site.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == ServerCommand {
 		if err := Serve(context.Background(), os.Args[2]); err != nil {
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A whole run, short as it is: processes are killed, and all that users were told holds.
+// A short run: processes are killed, and everything that users were told is true.
 func TestRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped under -short: it runs a whole site")
@@ -63,7 +63,7 @@ func line(from, to float64) *series {
 	return s
 }
 
-// A leak is found; what is steady, and what goes with what is kept, is none.
+// A leak is found; a steady figure, and one that is proportional to the kept sessions, is none.
 func TestGrowthIsFound(t *testing.T) {
 	t.Parallel()
 	steady := line(1000, 1000)

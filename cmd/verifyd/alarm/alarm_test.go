@@ -28,7 +28,7 @@ type service struct {
 	mu       sync.Mutex
 	at       time.Time
 	notified []alarm.Event
-	deaf     bool // operators cannot be told
+	deaf     bool // operators cannot be notified
 }
 
 func newService(t *testing.T) *service {
@@ -41,7 +41,7 @@ func (s *service) now() time.Time {
 	return s.at
 }
 
-// pass lets time go by.
+// pass advances the time.
 func (s *service) pass(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +58,7 @@ func (s *service) notify(_ context.Context, e alarm.Event) error {
 	return nil
 }
 
-// expect checks what operators were told since the last time.
+// expect checks the notifications to operators since the last call.
 func (s *service) expect(t *testing.T, when string, want ...alarm.Status) {
 	t.Helper()
 	s.mu.Lock()
@@ -92,7 +92,7 @@ func (s *service) start() *process {
 	return p
 }
 
-// look lets processes look, all at the same moment.
+// look makes processes check, all at the same moment.
 func look(t *testing.T, ps ...*process) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -108,7 +108,8 @@ func look(t *testing.T, ps ...*process) {
 
 var high = []alarm.Condition{{Type: alarm.StoreHigh, Detail: "full", Data: map[string]any{"used_bytes": 9}}}
 
-// Several processes see the same: operators are told once, and once more when none of them sees it any more.
+// Several processes see the same: operators are notified once, and once more when none of them sees it any
+// more.
 func TestEachCauseIsToldOnce(t *testing.T) {
 	s := newService(t)
 	heard := make(chan *nats.Msg, 16)
@@ -123,7 +124,7 @@ func TestEachCauseIsToldOnce(t *testing.T) {
 	for _, p := range all {
 		p.sees = high
 	}
-	for range 20 { // over several words of reporters and leases
+	for range 20 { // over several renewals and leases
 		look(t, all...)
 		s.pass(alarm.Every)
 	}
@@ -148,8 +149,7 @@ func TestEachCauseIsToldOnce(t *testing.T) {
 	}
 }
 
-// A process that saw it and died reports nothing any more; one that was to tell and died is followed by
-// another.
+// A process that saw it and died no longer reports it; if the notifying process died, another takes over.
 func TestTheDeadAreFollowed(t *testing.T) {
 	s := newService(t)
 	dying, other := s.start(), s.start()
@@ -168,7 +168,7 @@ func TestTheDeadAreFollowed(t *testing.T) {
 	s.expect(t, "nobody reports it any more", alarm.Resolved)
 }
 
-// What went away before anybody could be told is not told.
+// A cause that ended before anybody could be notified is not reported.
 func TestWhatNobodyHeardOfIsNotResolved(t *testing.T) {
 	s := newService(t)
 	p := s.start()
@@ -183,8 +183,7 @@ func TestWhatNobodyHeardOfIsNotResolved(t *testing.T) {
 	s.expect(t, "it was never told")
 }
 
-// What holds until an instant by itself outlasts whoever saw it, and ends then, or when it is known to be
-// over.
+// A condition with an end outlasts the process that saw it, and ends then, or when it is known to be over.
 func TestWhatHoldsByItself(t *testing.T) {
 	s := newService(t)
 	until := s.at.Add(24 * time.Hour)

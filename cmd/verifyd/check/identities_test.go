@@ -15,9 +15,9 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// check says what becomes of members and operators before a start binds a network's id, once it has, and
-// when the id is pointed elsewhere, with the name by which the new identities are known. A provider that
-// has only moved is told apart by a setting.
+// check reports what happens to members and operators before a start binds a network's id, after that, and
+// when the id is pointed elsewhere, with the namespace of the new identities. A setting distinguishes a
+// provider that has only moved.
 func TestCheckTellsWhoseIdentitiesAre(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)
@@ -63,7 +63,7 @@ func TestCheckTellsWhoseIdentitiesAre(t *testing.T) {
 	says(LevelOK, "https://id.harbor.example: 1 memberships and 1 operators")
 }
 
-// A network that takes anybody's identity beside one that asks for the session's own user is told of.
+// A network that accepts any identity next to one that requires the session's own user is reported.
 func TestCheckWarnsOfOneNetworkWithoutSubjectMatch(t *testing.T) {
 	t.Parallel()
 	strict := netsettings.Settings{ID: "strict", Rules: netsettings.Rules{RequireSubjectMatch: true}}
@@ -81,7 +81,7 @@ func TestCheckWarnsOfOneNetworkWithoutSubjectMatch(t *testing.T) {
 	}
 }
 
-// Whose subjects a network's are follows from what says who somebody is.
+// The namespace of a network's subjects follows from the source of its identities.
 func TestIdentityIssuers(t *testing.T) {
 	t.Parallel()
 	for want, s := range map[string]netsettings.Settings{
@@ -107,7 +107,7 @@ func TestIdentityIssuers(t *testing.T) {
 	}
 }
 
-// Accounts that were made before names were looked at are told, until an operator grants them theirs.
+// Accounts that were created before names were checked are reported, until an operator grants them theirs.
 func TestCheckTellsOfNames(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)

@@ -16,9 +16,9 @@ import (
 	sessionstore "verifyd/sessions/store"
 )
 
-// While a callback waits, results are not kept for so short that its outcome would be forgotten before it
-// has ended; check says so beforehand. A dispatcher does not try for longer than the store keeps, whatever
-// its own settings say of that.
+// While a callback waits, the retention of results is not made so short that its outcome would be forgotten
+// before it has ended; check reports that in advance. A dispatcher does not try for longer than the store
+// keeps results, whatever its own settings are.
 func TestRetentionFitsWhatWaits(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)

@@ -68,8 +68,8 @@ func TestServeRefusesWhatCheckCallsAnError(t *testing.T) {
 	}
 }
 
-// A server that does not answer at the moment of the look keeps no service from its start, which waits for it
-// as the service does.
+// A server that does not answer at the moment of the check keeps no service from starting: the start waits
+// for it as the service does.
 func TestServeDoesNotRefuseForASilentServer(t *testing.T) {
 	t.Parallel()
 	e := natstest.StartExternal(t)

@@ -18,8 +18,9 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-// While the service does not find the network, the press of a button leads back to the page, which says so
-// with status 200. The demo takes that for no sign-in, and goes on when the network is there.
+// While the service has not discovered the network, the press of a button leads back to the page, which
+// reports that with status 200. The demo does not count that as a sign-in, and continues when the network is
+// discovered.
 func TestDemoBesideAwaitsTheNetwork(t *testing.T) {
 	at := natstest.Address(t)
 	settings := netsettings.Settings{

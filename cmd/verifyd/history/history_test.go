@@ -9,7 +9,7 @@ import (
 	"verifyd/cmd/verifyd/history"
 )
 
-// The models take what a service may do, and nothing else.
+// The models accept what a service may do, and nothing else.
 func TestModels(t *testing.T) {
 	for name, row := range map[string]struct {
 		play   func(l *history.Log)
@@ -196,7 +196,7 @@ func TestModels(t *testing.T) {
 	}
 }
 
-// Calls of a log that is not there do nothing.
+// Calls of a nil log do nothing.
 func TestNobodyNotes(t *testing.T) {
 	var l *history.Log
 	s := l.Session("s")

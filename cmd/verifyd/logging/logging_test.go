@@ -18,7 +18,7 @@ import (
 	"verifyd/cmd/verifyd/logging"
 )
 
-// line is what the tests read of a line.
+// line is the part of a log line that the tests read.
 type line struct {
 	Level, Message, Error string
 	Suppressed            int
@@ -37,7 +37,7 @@ func lines(t *testing.T, b *bytes.Buffer) (all []line) {
 }
 
 // An outage writes the same warning for every delivery: five are written, the others are counted, and the
-// count is told once. Other causes, requests, and what is no trouble are written as they come.
+// count is logged once. Other causes, requests, and lines below warnings are always written.
 func TestRepeatsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -93,8 +93,8 @@ func TestRepeatsAreCounted(t *testing.T) {
 	})
 }
 
-// What was withheld is told at a stop too, and the causes that are told apart are bounded whatever errors
-// say.
+// What was withheld is also logged at a stop, and the number of distinguished causes is bounded whatever the
+// errors are.
 func TestCausesAreBounded(t *testing.T) {
 	var out bytes.Buffer
 	j := logging.New(&out, zerolog.InfoLevel)
@@ -124,7 +124,7 @@ func TestLevelChangesWhileItRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		j := logging.New(&out, zerolog.InfoLevel)
-		log := j.Log().With().Str("room", "edge").Logger() // as a package has it, made before the change
+		log := j.Log().With().Str("room", "edge").Logger() // as in a package, created before the change
 		wrote := func() bool {
 			n := out.Len()
 			log.Debug().Msg("detail")

@@ -22,16 +22,16 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// published is what somebody was told of a message of their own.
+// published is the answer that a writer got for its message.
 type published struct {
 	subject string
 	err     error
-	at      time.Time // when they were told
+	at      time.Time // when it arrived
 }
 
-// A store on three servers is moved while its service writes on, and its leaders change again and again while
+// A store on three servers is moved while its service keeps writing, and its leaders change repeatedly while
 // its streams are being sealed: what was acknowledged is in the new store, what was refused is not, and
-// nothing is acknowledged that the move has not brought.
+// nothing is acknowledged that the move has not copied.
 func TestMoveWhileTheLeadersChange(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped under -short: three servers")
@@ -128,8 +128,8 @@ func TestMoveWhileTheLeadersChange(t *testing.T) {
 	}
 }
 
-// writeOn has the service's writers store messages, of one subject each, until they are stopped, and returns
-// what they were told.
+// writeOn makes the service's writers store messages, each on its own subject, until they are stopped, and
+// returns their answers.
 func writeOn(t *testing.T, trio *natstest.Trio, subjects map[string]string) (stop func() []published) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

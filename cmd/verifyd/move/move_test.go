@@ -55,8 +55,8 @@ func standing(t *testing.T, st *store.Store) storestate.Record {
 	return must[storestate.Record](t)(storestate.Read(t.Context(), st.Conn))
 }
 
-// A store is taken back while a move that finishes waits for an open claim: the move gives up, the old store
-// stays in service with nothing sealed, and the move can be finished later.
+// A move is aborted while its finish waits for an open claim: the finish gives up, the old store stays in
+// service with nothing sealed, and the move can be finished later.
 func TestAbortWhileAMoveFinishes(t *testing.T) {
 	t.Parallel()
 	m := newMover(t)
@@ -110,8 +110,8 @@ func TestAbortWhileAMoveFinishes(t *testing.T) {
 	}
 }
 
-// What the old store has removed after it was brought, as the events of a user who was erased, keeps no move
-// from its end, and is not at the new store.
+// What the old store has removed after it was copied, such as the events of an erased user, does not keep a
+// move from finishing, and is not in the new store.
 func TestMoveAfterEventsWereTakenAway(t *testing.T) {
 	t.Parallel()
 	m := newMover(t)
@@ -134,8 +134,8 @@ func TestMoveAfterEventsWereTakenAway(t *testing.T) {
 	}
 }
 
-// A move that is repeated after its end says so, and takes no other store for the one that it led to. A
-// finish that fails says what it leaves.
+// A move that is repeated after its end reports that, and does not mistake another store for the one that it
+// filled. A failed finish reports the state that it leaves.
 func TestMoveKnowsItsEnd(t *testing.T) {
 	t.Parallel()
 	m := newMover(t)

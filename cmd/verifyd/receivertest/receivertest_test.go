@@ -31,7 +31,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
-// receive serves a receiver over https with a certificate of its own authority, and returns what is needed to
+// receive runs a receiver over https with a certificate from its own authority, and returns what is needed to
 // try it.
 func receive(t *testing.T, h http.Handler) receivertest.Options {
 	t.Helper()
@@ -290,7 +290,7 @@ func TestFaultsAreFound(t *testing.T) {
 	}
 }
 
-// A receiver that takes the first packet for the whole request fails at the slow sender alone.
+// A receiver that treats the first packet as the whole request fails only at the slow sender.
 func TestTheSlowSenderIsSlow(t *testing.T) {
 	s := httptest.NewUnstartedServer(nil)
 	good := goReceiver(t)
@@ -325,7 +325,7 @@ func TestNobodyThere(t *testing.T) {
 	}
 }
 
-// Whoever waited for the receiver and stopped learns nothing about it from a dial that was under way.
+// An interrupted dial tells a waiting caller nothing about the receiver.
 func TestTheEndOfAWaitIsNoAnswer(t *testing.T) {
 	s := httptest.NewServer(goReceiver(t))
 	t.Cleanup(s.Close)

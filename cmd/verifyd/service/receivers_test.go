@@ -12,7 +12,8 @@ import (
 	"verifyd/sessions/failure"
 )
 
-// What one process learns of receivers: which class counts, how many sessions it takes, and what ends it.
+// What one process counts of receivers: which failure class counts, how many sessions it takes, and what ends
+// it.
 func TestReceiversAreWatched(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Tables are made of the same cells for people and for programs.
+// Tables have the same cells for people and for programs.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	card := NewCard("thing", "Name", ":id", "Quota")

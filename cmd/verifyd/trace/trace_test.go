@@ -20,14 +20,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A collector that takes nothing costs a bounded amount of memory: what is beyond it is dropped and counted,
+// A collector that accepts nothing costs a bounded amount of memory: further spans are dropped and counted,
 // and no span is missing from the counts.
 func TestEverySpanIsCounted(t *testing.T) {
 	release := make(chan struct{})
 	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		<-release
-		w.WriteHeader(http.StatusBadRequest) // it takes none of them, and they are not to be sent again
+		w.WriteHeader(http.StatusBadRequest) // it accepts none of them, and they must not be sent again
 	}))
 	defer collector.Close()
 	at, err := url.Parse(collector.URL)
@@ -60,7 +60,7 @@ verifyd_trace_spans_total{outcome="failed"} 4096
 	}
 }
 
-// What the collector says is not printed, and what went wrong is said plainly, without the URL.
+// The collector's text is not printed, and the error is clear, without the URL.
 func TestProbeSpeaksForItself(t *testing.T) {
 	release := make(chan struct{})
 	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

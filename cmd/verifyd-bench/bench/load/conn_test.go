@@ -99,8 +99,8 @@ func TestReadAnswer(t *testing.T) {
 	}
 }
 
-// A connection that broke is made anew by the next exchange; an answer that nobody asked for is never taken
-// for the next one.
+// A broken connection is reopened by the next exchange; an unsolicited answer is never taken for the next
+// one.
 func TestConnectionIsMadeAnew(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -33,7 +33,7 @@ func TestClosedLoop(t *testing.T) {
 	})
 }
 
-// Errors are counted and told, are no operations, and end a client that meets nothing else.
+// Errors are counted and reported, are no operations, and end a client that meets nothing else.
 func TestErrorsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
@@ -66,7 +66,7 @@ func TestClosedNumber(t *testing.T) {
 }
 
 // A schedule does not wait for a server that stalls: what was due meanwhile counts from when it was due. A
-// closed loop would tell of one slow operation where users met a hundred.
+// closed loop would report one slow operation although users met a hundred.
 func TestPacedLoopHidesNoStall(t *testing.T) {
 	const stall, rate = 200 * time.Millisecond, 500.0
 	n := 0

@@ -44,7 +44,7 @@ func post(id string) string {
 	return "POST /verified HTTP/1.1\r\nHost: x\r\nWebhook-Id: " + id + "\r\nContent-Length: 4\r\n\r\nbody"
 }
 
-// Callbacks are counted once each, at whichever host they arrive; one that comes again is told as a
+// Callbacks are counted once each, at whichever host they arrive; one that comes again is reported as a
 // duplicate.
 func TestReceiverCounts(t *testing.T) {
 	r, err := NewReceiver(newCA(t), 1)

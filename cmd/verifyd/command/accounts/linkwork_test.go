@@ -22,7 +22,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(natstest.Budget(m, 10*time.Second))
 }
 
-// Whoever takes a login link back reads which keys stay, with their ids, and who came in by it.
+// An operator who takes a login link back is shown which keys remain, with their ids, and who logged in with
+// it.
 func TestRevokedLinkNamesWhatItMade(t *testing.T) {
 	t.Parallel()
 	s, err := accountstore.New(t.Context(), natstest.Start(t), secretbox.NewKey())

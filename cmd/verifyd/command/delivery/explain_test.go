@@ -13,7 +13,7 @@ import (
 	"verifyd/sessions/timeline"
 )
 
-// Whatever the domain can say, explain has words for, and every sentence is filled in.
+// explain has texts for every state and event, and every sentence is filled in.
 func TestEveryStateHasItsWords(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, time.November, 21, 12, 3, 11, 0, time.UTC)

@@ -9,7 +9,7 @@ import (
 	"verifyd/natsconf/fleet"
 )
 
-// On a terminal each look is drawn over the one before: every line is cleared behind its end, and the screen
+// On a terminal each reading overwrites the one before: every line is cleared after its end, and the screen
 // is not.
 func TestStatusOnATerminal(t *testing.T) {
 	t.Parallel()

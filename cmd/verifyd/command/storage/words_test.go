@@ -29,8 +29,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(natstest.Budget(m, 10*time.Second))
 }
 
-// What a move says is what it did: also if one that was begun to finish has not ended, nothing runs, or it
-// has ended before.
+// A move reports what it did, also if finishing was interrupted, nothing runs, or it has ended before.
 func TestMoveSaysWhatItDid(t *testing.T) {
 	open, leaving := storestate.Record{State: storestate.StateOpen}, storestate.Record{
 		State: storestate.StateDraining, Where: "nats://b:4222", At: time.Now(),
@@ -63,8 +62,8 @@ func TestMoveSaysWhatItDid(t *testing.T) {
 	}
 }
 
-// What a restore prints is what it brought: logins that stay out are not counted as restored, and a repeat
-// does not claim what the run before has ended.
+// A restore prints what it restored: logins that are left out are not counted, and a repeat does not claim
+// what the previous run has ended.
 func TestRestoreSaysWhatItDid(t *testing.T) {
 	var b bytes.Buffer
 	held := []transfer.Held{{Asset: "COMPLETIONS", Count: 7}, {Asset: "KV_logins", Count: 3}}
