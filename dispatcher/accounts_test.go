@@ -44,8 +44,8 @@ func (h *fixture) patient() (dispatcher.Config, *prometheus.Registry) {
 	return config, registry
 }
 
-// Callbacks of two accounts to one receiver, of one more than of the other: each connection carries those of
-// one account alone, and is used again for them.
+// Callbacks of two accounts to one receiver, more from one than from the other: each connection carries only
+// those of one account, and is reused for them.
 func TestAccountsShareNoConnection(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -84,8 +84,8 @@ func TestAccountsShareNoConnection(t *testing.T) {
 	}
 }
 
-// A receiver that answers twice, once too often, gets a connection for each callback from then on: what it
-// sends late cannot be read as the answer to the next one.
+// A receiver that once answers twice gets a connection for each callback from then on: late data cannot be
+// read as the answer to the next one.
 func TestHostThatAnswersUnaskedKeepsNoConnection(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -126,9 +126,8 @@ func TestHostThatAnswersUnaskedKeepsNoConnection(t *testing.T) {
 	}
 }
 
-// An account whose receivers hang has as many callbacks under way as may be, and waits by itself: what
-// others send arrives, to the same host as well, and when its receivers answer, each of its own arrives
-// once.
+// An account whose receivers hang uses its share of callbacks, and only its own others wait: those of other
+// accounts arrive, even at the same host, and when its receivers answer, each of its own arrives once.
 func TestAccountAtItsShareWaitsByItself(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -195,7 +194,8 @@ func TestAccountAtItsShareWaitsByItself(t *testing.T) {
 	})
 }
 
-// A stop while an account waits for its share gives what has not begun back, and the next start sends it.
+// If a dispatcher stops while an account waits for its share, it returns what has not begun, and the next
+// start sends it.
 func TestStopWhileAnAccountWaits(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -273,8 +273,8 @@ func addressOf(query []byte, to [4]byte) []byte {
 	return b
 }
 
-// All names of a domain lead to one machine that hangs: an account has no more connections there than a few
-// hosts may have, another account's callbacks get there, and what waits arrives once when it answers.
+// All names of a domain resolve to one machine that hangs: an account has no more connections there than a
+// few hosts may have, another account's callbacks get there, and what waits arrives once when it answers.
 func TestManyNamesAtOneAddress(t *testing.T) {
 	t.Parallel()
 	h := start(t)

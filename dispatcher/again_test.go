@@ -33,8 +33,8 @@ func failing(header http.Header, statuses ...int) http.HandlerFunc {
 	}
 }
 
-// At least once is an opt-in: what may not have been acted on is sent again, with the same webhook-id, until
-// it is taken.
+// At least once is an opt-in: a callback that may not have been processed is sent again, with the same
+// webhook-id, until it is accepted.
 func TestAtLeastOnceSendsAgain(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -58,12 +58,12 @@ func TestAtLeastOnceSendsAgain(t *testing.T) {
 	if a[1].Claim.At.Before(a[0].Result.Next) {
 		t.Errorf("sent again at %s, Retry-After allowed it from %s", a[1].Claim.At, a[0].Result.Next)
 	}
-	// What will not get better by repeating is final under this policy too.
+	// A failure that repeating does not fix is final under this policy too.
 	final := h.receive(t, "127.0.0.2", status(http.StatusGone))
 	h.until(t, h.complete(t, final.URL, "u", verified).ID, facts.DeliveryRejected)
 }
 
-// When the time is over, the last answer stands, also if the last tries could not be sent at all.
+// When the time is over, the last answer is the verdict, even if the last tries could not be sent at all.
 func TestAtLeastOnceComesToAnEnd(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -85,7 +85,7 @@ func TestAtLeastOnceComesToAnEnd(t *testing.T) {
 	}
 }
 
-// A key's own policy goes before the service's.
+// A key's own policy overrides the service's.
 func TestPolicyOfTheKeyWins(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -107,7 +107,7 @@ func TestPolicyOfTheKeyWins(t *testing.T) {
 	}
 }
 
-// A person sends again: one more attempt with its own claim and the same webhook-id, however many ask at
+// A person resends: one more attempt with its own claim and the same webhook-id, however many request it at
 // once, and not before the delivery has ended.
 func TestResendIsOneMoreAttempt(t *testing.T) {
 	t.Parallel()
@@ -119,7 +119,7 @@ func TestResendIsOneMoreAttempt(t *testing.T) {
 	}
 	stop := h.dispatch(t, h.config())
 	h.until(t, c.ID, facts.DeliveryRejected)
-	stop() // so that the second attempt stays open while many ask for it
+	stop() // so that the second attempt stays open while many request it
 	var wg sync.WaitGroup
 	var taken atomic.Int64
 	for range 8 {
@@ -151,8 +151,8 @@ func TestResendIsOneMoreAttempt(t *testing.T) {
 	}
 }
 
-// The consumer is deleted under the fetcher, which fails; its supervisor starts it again, it makes the
-// consumer anew, and what the new one gives out once more meets the facts.
+// The consumer is deleted under the fetcher, which fails; its supervisor restarts it, it creates the consumer
+// again, and what the new one redelivers is checked against the facts.
 func TestFetcherComesBackWhenItsConsumerIsDeleted(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -173,8 +173,7 @@ func TestFetcherComesBackWhenItsConsumerIsDeleted(t *testing.T) {
 	}
 }
 
-// A destination dies with a delivery in its hands. Its supervisor starts it again, and that delivery and the
-// next are sent.
+// A destination dies with a delivery. Its supervisor restarts it, and that delivery and the next are sent.
 func TestKilledDestinationGoesOn(t *testing.T) {
 	h := start(t)
 	r := h.receive(t, "127.0.0.1", status(204))
@@ -201,8 +200,8 @@ func TestKilledDestinationGoesOn(t *testing.T) {
 	}
 }
 
-// Nothing is called undeliverable, which says that nothing was ever sent, whose first attempt had sent
-// something: neither when a claim was released since, nor when who gave it up died over it.
+// A delivery is not called undeliverable, which means that nothing was ever sent, if its first attempt had
+// sent something: neither when a claim was released since, nor when the process that gave it up died.
 func TestUndeliverableIsNeverSaidOfWhatWasSent(t *testing.T) {
 	t.Parallel()
 	for _, vanished := range []bool{false, true} {
@@ -246,7 +245,7 @@ func TestUndeliverableIsNeverSaidOfWhatWasSent(t *testing.T) {
 	}
 }
 
-// A wish to send again is not forgotten where a late retry of the delivery before it has replaced the retry
+// A request to send again is not forgotten if a late retry of the delivery before it has replaced the retry
 // that carried it.
 func TestWishOutlivesALateRetry(t *testing.T) {
 	t.Parallel()
@@ -260,7 +259,7 @@ func TestWishOutlivesALateRetry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// As if the wish's own message had been acknowledged for a retry, and that retry been replaced.
+	// As if the request's own message had been acknowledged for a retry, and that retry been replaced.
 	consumer, err := h.conn.JS.Consumer(t.Context(), topology.StreamCompletions, topology.ConsumerDispatcher)
 	if err != nil {
 		t.Fatal(err)
@@ -284,8 +283,8 @@ func TestWishOutlivesALateRetry(t *testing.T) {
 	}
 }
 
-// A wish or a next try that has outlived its outcome, which has aged out or whose user was erased, is let go
-// of.
+// A requested or next try that has outlived its outcome, which has aged out or whose user was erased, is
+// dropped.
 func TestWishWithoutAnOutcomeEnds(t *testing.T) {
 	t.Parallel()
 	h := start(t)

@@ -42,14 +42,14 @@ func gauge(t *testing.T, g prometheus.Gatherer, name string, values ...string) (
 	return sum
 }
 
-// troubled counts the destinations that are left alone, or probed after that.
+// troubled counts the destinations whose breaker is open or half-open.
 func troubled(t *testing.T, g prometheus.Gatherer) float64 {
 	t.Helper()
 	return gauge(t, g, "verifyd_delivery_breakers", "open", "half-open")
 }
 
-// A receiver where nobody answers is left alone: while the breaker is open its deliveries cost no dial, and
-// when the receiver is back, one probe finds out and all of them are delivered.
+// A receiver that does not answer is left alone: while the breaker is open its deliveries cost no dial, and
+// when the receiver is back, one probe detects that and all of them are delivered.
 func TestBreakerLeavesADeadReceiverAlone(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -58,7 +58,7 @@ func TestBreakerLeavesADeadReceiverAlone(t *testing.T) {
 	r.Close()
 
 	var dials atomic.Int64
-	dead, err := net.Listen("tcp", address) // takes connections and hangs up: no TLS
+	dead, err := net.Listen("tcp", address) // accepts connections and closes them: no TLS
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestBreakerLeavesADeadReceiverAlone(t *testing.T) {
 	natstest.Await(t, "the breaker opens", func() bool {
 		return troubled(t, registry) == 1 && gauge(t, registry, "verifyd_deliveries_held") == 0
 	})
-	// All forty were handed to it, five were dialled, the rest went back without a dial; probes may have
+	// All forty were handed out, five were dialled, the rest were returned without a dial; probes may have
 	// followed.
 	if got := dials.Load(); got < 5 || got > 8 {
 		t.Errorf("%d dials for %d deliveries", got, n)
@@ -115,7 +115,7 @@ func TestBreakerLeavesADeadReceiverAlone(t *testing.T) {
 	}
 }
 
-// A dead receiver that nobody asks for any more is forgotten, its open breaker with it.
+// A dead receiver without deliveries is forgotten, with its open breaker.
 func TestDeadDestinationRetires(t *testing.T) {
 	t.Parallel()
 	h := start(t)

@@ -20,7 +20,7 @@ import (
 	"verifyd/sessions/facts"
 )
 
-// waiting completes n sessions for a receiver, many at once.
+// waiting completes n sessions for a receiver, many concurrently.
 func (h *fixture) waiting(t *testing.T, r *receiver, n int) []sessions.ID {
 	t.Helper()
 	ids := h.prepare(t, &occupancy{urls: []string{r.URL}}, n)
@@ -44,11 +44,11 @@ func burst() int {
 	return 3000
 }
 
-// atOnce counts the POSTs that a receiver has under way.
+// atOnce counts the concurrent POSTs of a receiver.
 type atOnce struct{ now, most atomic.Int64 }
 
-// one notes a POST that has begun. Its end is to be told before it is answered: with the answer the next one
-// may begin.
+// one records a POST that has begun. Its end must be recorded before it is answered: after the answer the
+// next one may begin.
 func (a *atOnce) one() (ended func()) {
 	now := a.now.Add(1)
 	for most := a.most.Load(); now > most && !a.most.CompareAndSwap(most, now); most = a.most.Load() {
@@ -57,8 +57,8 @@ func (a *atOnce) one() (ended func()) {
 	return func() { a.now.Add(-1) }
 }
 
-// A receiver that takes its time has as many POSTs under way at once as it may have connections: that many,
-// and never more, whatever waits and whatever else is sent meanwhile.
+// A slow receiver has as many concurrent POSTs as it may have connections, and never more, whatever waits and
+// whatever else is sent meanwhile.
 func TestConnectionsBoundWhatIsUnderWay(t *testing.T) {
 	for _, bound := range []int{3, 80} { // below the default and above it
 		t.Run(strconv.Itoa(bound), func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestConnectionsBoundWhatIsUnderWay(t *testing.T) {
 			natstest.Await(t, "the others wait at their destination", func() bool {
 				return gauge(t, registry, "verifyd_deliveries_held") >= float64(len(ids))
 			})
-			for range 20 { // whoever did not keep the bound would have passed it by the end of these
+			for range 20 { // a dispatcher without the bound would have exceeded it by the end of these
 				h.until(t, h.complete(t, quick.URL, "u", verified).ID, facts.DeliveryDelivered)
 			}
 			release()
@@ -146,11 +146,11 @@ func TestBurstSharesConnections(t *testing.T) {
 	}
 }
 
-// silenceAtMost is a last resort: while eight deliveries hang, nothing arrives for the two seconds of their
+// silenceAtMost is a test timeout: while eight deliveries hang, nothing arrives for the two seconds of their
 // time.
 const silenceAtMost = time.Minute
 
-// A receiver falls silent in the middle of a burst. What was being sent is unknown; what waited for a
+// A receiver stops answering in the middle of a burst. What was being sent is unknown; what waited for a
 // connection has no claim, is sent later, and never twice: each delivery is one attempt.
 func TestSilenceInABurst(t *testing.T) {
 	h := start(t)
@@ -170,7 +170,7 @@ func TestSilenceInABurst(t *testing.T) {
 	config := h.config()
 	config.Connections = 8
 	h.dispatch(t, config)
-	for n := range half + 9 { // with the last of these, one of the first eight who fell silent has timed out
+	for n := range half + 9 { // with the last of these, one of the first eight silent ones has timed out
 		select {
 		case <-r.got:
 		case <-time.After(silenceAtMost):
@@ -202,8 +202,8 @@ func TestSilenceInABurst(t *testing.T) {
 	}
 }
 
-// A receiver takes connections and never does TLS. Deliveries whose time is over are given up together, not
-// one dial after the other: with one second each that would be a minute and a half.
+// A receiver accepts connections and never does TLS. Deliveries whose time is over are given up together, not
+// one dial at a time: with one second each that would be a minute and a half.
 func TestDeliveriesToADeadReceiverAreGivenUpTogether(t *testing.T) {
 	t.Parallel()
 	h := start(t)

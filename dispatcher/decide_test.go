@@ -95,8 +95,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// A probe that ended without a dial, since its delivery was over already, must not close the breaker, nor
-// hold the next probe back.
+// A probe that ended without a dial, since its delivery was over already, must neither close the breaker nor
+// delay the next probe.
 func TestProbeThatDialledNobodyJudgesNothing(t *testing.T) {
 	b := newBreaker(&shared{
 		c: Config{BreakerOpen: time.Millisecond}.withDefaults(), metrics: newMetrics(nil),
@@ -123,8 +123,8 @@ func TestProbeThatDialledNobodyJudgesNothing(t *testing.T) {
 }
 
 // Each dial that succeeds allows one more, also if no connection stays: a receiver may close each after its
-// answer. One that fails begins anew, and while the breaker is not closed, those who may dial at all do not
-// wait for each other.
+// answer. One that fails resets that, and while the breaker is not closed, dials that are allowed do not wait
+// for each other.
 func TestDialsGrowWithSuccess(t *testing.T) {
 	d := &shared{
 		c: Config{Now: time.Now, Connections: 16, BreakerOpen: time.Hour}, metrics: newMetrics(nil),
@@ -169,8 +169,8 @@ func TestDialsGrowWithSuccess(t *testing.T) {
 	}
 }
 
-// A store that falls behind gathers only so many deliveries of a destination that have returned their
-// connection; with the end of one the next may begin.
+// While the store is slow, only a bounded number of a destination's deliveries may have returned their
+// connection; when one ends the next may begin.
 func TestWhatIsStoringIsBounded(t *testing.T) {
 	d := &shared{
 		c: Config{Now: time.Now, Connections: 16, BreakerOpen: time.Hour}, metrics: newMetrics(nil),
@@ -190,8 +190,8 @@ func TestWhatIsStoringIsBounded(t *testing.T) {
 	}
 }
 
-// A receiver that closes each connection has a pace, which tells when there is room again, as one that keeps
-// them has.
+// A receiver that closes each connection has a rate, from which the time of the next free slot follows, as
+// one that keeps them.
 func TestEveryPOSTCountsTowardsThePace(t *testing.T) {
 	for _, keeps := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

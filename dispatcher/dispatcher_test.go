@@ -37,7 +37,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	natstest.Parallel(6) // those that compute, a burst or a count of connections, are not among them
+	natstest.Parallel(6) // those that compute, such as a burst or a count of connections, are not among them
 	goleak.VerifyTestMain(natstest.Budget(m, 150*time.Second))
 }
 
@@ -49,14 +49,14 @@ func (secrets) SigningSecrets(account string) ([]string, bool) {
 	return []string{signingSecret}, account != "acc_unknown"
 }
 
-// fixture is a real JetStream, a store, and what dispatchers on them need.
+// fixture has a real JetStream, a store, and what dispatchers on them need.
 type fixture struct {
 	conn   *natsconf.Conn
 	key    secretbox.Key
 	store  *store.Store
 	ca     *localca.Authority
 	policy *urlpolicy.Policy
-	offset atomic.Int64 // moves the dispatchers' clock
+	offset atomic.Int64 // sets the dispatchers' clock
 
 	completions     *natsconf.Writer
 	stopCompletions func() // the writer
@@ -194,7 +194,7 @@ func (h *fixture) receive(t *testing.T, host string, answer http.HandlerFunc) *r
 	return h.receiveAs(t, host, host, answer)
 }
 
-// receiveAs has a receiver whose certificate is for a name.
+// receiveAs starts a receiver with a certificate for a name.
 func (h *fixture) receiveAs(t *testing.T, name, host string, answer http.HandlerFunc) *receiver {
 	t.Helper()
 	r := &receiver{posts: map[string]int{}, got: make(chan post, 10_000)}
@@ -345,7 +345,7 @@ func TestCanceledSendsNothing(t *testing.T) {
 	canceled := h.complete(t, r.URL, "u", sessions.Outcome{
 		State: sessions.Canceled, Reason: sessions.CanceledReason,
 	})
-	after := h.complete(t, r.URL, "u", verified) // delivered after it, so it was looked at
+	after := h.complete(t, r.URL, "u", verified) // delivered after it, so it was read
 	h.until(t, after.ID, facts.DeliveryDelivered)
 	if n := r.count(canceled.ID); n != 0 {
 		t.Errorf("%d POSTs for a canceled session", n)
@@ -394,20 +394,21 @@ func TestGivesUpAfterTheRetryDeadlineBehindAClaim(t *testing.T) {
 	log := newLogSignal()
 	config.Log = zerolog.New(log)
 	h.dispatch(t, config)
-	log.wait(t, "callback not sent") // it is tried all the same, for a while
+	log.wait(t, "callback not sent") // it is tried anyway, for a while
 	h.offset.Store(int64(20 * time.Minute))
 	v := h.until(t, c.ID, facts.DeliveryUndeliverable)
 	a := v.Delivery.Attempts
 	if len(a) != 1 || !a[0].Claim.GiveUp || a[0].Result.Class != failure.Connect {
 		t.Errorf("attempts = %+v", a)
 	}
-	// A process that was paused with this delivery in hand cannot send any more.
+	// A process that was paused with this delivery can no longer send.
 	if err := h.store.Claim(t.Context(), facts.Claim{Session: c.ID, Number: 1}); err == nil {
 		t.Error("claimed after the delivery was given up")
 	}
 }
 
-// A completion that comes again, to this dispatcher or another, after it was delivered, is not sent again.
+// A completion that is redelivered, to this dispatcher or another, after its callback was delivered, is not
+// sent again.
 func TestReplayedStreamSendsNothing(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -508,7 +509,7 @@ func TestHangingReceiverHurtsNobodyElse(t *testing.T) {
 		hanging = append(hanging, h.complete(t, bad.URL, "u", verified).ID)
 	}
 	for range 2 {
-		<-bad.got // its two places are taken
+		<-bad.got // its two slots are taken
 	}
 	c := h.complete(t, good.URL, "u", verified)
 	<-good.got
@@ -521,8 +522,7 @@ func TestHangingReceiverHurtsNobodyElse(t *testing.T) {
 	}
 }
 
-// Stopping lets what is under way finish and stores its result; what had not begun is sent by the next
-// start.
+// Stopping lets current attempts finish and stores their results; the rest is sent after the next start.
 func TestStopDrainsAndStartGoesOn(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -653,7 +653,7 @@ func TestLateOwnerWritesNothing(t *testing.T) {
 }
 
 // A dispatcher that is paused each time between its claim and the first byte sends nothing, and the delivery
-// comes to an end.
+// ends.
 func TestReleasesComeToAnEnd(t *testing.T) {
 	t.Parallel()
 	h := start(t)

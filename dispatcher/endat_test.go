@@ -7,7 +7,7 @@ import (
 	"verifyd/sessions"
 )
 
-// What came from another store keeps the end of its life there, however long this one keeps its own.
+// What was copied from another store keeps its expiry there, whatever this one's retention.
 func TestEndAtIsTheOutcomesOwn(t *testing.T) {
 	d, at := &shared{c: Config{}.withDefaults()}, time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	dl := &delivery{Completion: sessions.Completion{CompletedAt: at}}

@@ -6,8 +6,8 @@ import (
 )
 
 // A destination that has sent little lately, because there was little to send, does not keep a sudden crowd
-// waiting: what found no room comes again soon at first. If it is slow indeed, the pauses grow to what its
-// rate says.
+// waiting: deliveries without a slot return soon at first. If it is really slow, the pauses grow to what its
+// rate implies.
 func TestFullPauseFollowsTheRateFromBelow(t *testing.T) {
 	busy := func(rate int64) *destination {
 		return &destination{d: &shared{}, connections: &connections{

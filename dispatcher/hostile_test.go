@@ -32,24 +32,24 @@ const (
 	// hostileRetryFor is how long what was not sent is tried again: longer than those handshakes take where
 	// other processes are busy, so that each receiver gets its request.
 	hostileRetryFor = 12 * time.Second
-	// leastHostile is how many behaviours are promised.
+	// leastHostile is the documented number of behaviours.
 	leastHostile = 24
 )
 
-// behaviour is what a hostile receiver does, and what must become of a delivery to it.
+// behaviour is what a hostile receiver does, and how a delivery to it must end.
 type behaviour struct {
 	name    string
-	tls     *tls.Config    // nil: a certificate that is right
+	tls     *tls.Config    // nil: a valid certificate
 	raw     func(net.Conn) // instead of TLS
 	opened  func(*side)    // after the handshake, before anything is read
 	answer  func(*side)    // after each whole request
 	state   facts.DeliveryState
 	class   failure.Class
-	racing  bool // a claim may be made before the trouble is seen: then it may end as unknown as well
+	racing  bool // a claim may be made before the failure is seen: then it may end as unknown as well
 	nothing bool // nobody listens
 }
 
-// resetAfter resets the connection once k bytes of the request's record have come in.
+// resetAfter resets the connection once k bytes of the request's record have arrived.
 func resetAfter(k int) behaviour {
 	return behaviour{
 		name: fmt.Sprintf("resets after %d bytes", k), state: facts.DeliveryUnknown,
@@ -94,7 +94,7 @@ const (
 	goAwayFrame   = "\x00\x00\x08\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 )
 
-// behaviours makes the table. trap is the address that redirects lead to.
+// behaviours returns the table. trap is the target of redirects.
 func (h *fixture) behaviours(t *testing.T, trap string, settled <-chan struct{}) []behaviour {
 	t.Helper()
 	now := time.Now()
@@ -120,8 +120,7 @@ func (h *fixture) behaviours(t *testing.T, trap string, settled <-chan struct{})
 			&tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS10}, nil),
 		undeliverable("speaks TLS 1.1 only",
 			&tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, nil),
-		// crypto/tls lets an HTTP/1.1 client through where h2 alone is offered, so that another protocol
-		// stands for it here.
+		// crypto/tls lets an HTTP/1.1 client through if only h2 is offered, so another protocol is used here.
 		undeliverable("refuses HTTP/1.1 in ALPN", &tls.Config{NextProtos: []string{"other/1"}}, nil),
 		{name: "does not listen", nothing: true, state: facts.DeliveryUndeliverable,
 			class: failure.Connect},
@@ -166,7 +165,7 @@ func (h *fixture) behaviours(t *testing.T, trap string, settled <-chan struct{})
 			_ = s.Close()
 		}),
 
-		// the verdict falls at the status line, whatever follows
+		// the status line is the verdict, whatever follows
 		{name: "offers h2 and sends GOAWAY on it", tls: &tls.Config{NextProtos: []string{"h2", "http/1.1"}},
 			state: facts.DeliveryDelivered, answer: func(s *side) {
 				if s.ConnectionState().NegotiatedProtocol == "h2" {
@@ -250,8 +249,8 @@ func selfSigned(t *testing.T) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 }
 
-// TestHostileReceivers sends to all of them at once. Each gets at most one request, each delivery ends in
-// the right state by its own worker, and no worker is left behind.
+// TestHostileReceivers sends to all of them at once. Each gets at most one request, each delivery ends in the
+// right state by its own worker, and no worker is left.
 func TestHostileReceivers(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -308,7 +307,7 @@ func TestHostileReceivers(t *testing.T) {
 	t.Logf("%d behaviours", len(rows))
 }
 
-// check holds the outcome of a delivery, and what its receiver saw, against the behaviour.
+// check compares the outcome of a delivery, and what its receiver saw, with the behaviour.
 func (r *rawReceiver) check(t *testing.T, v facts.View) {
 	t.Helper()
 	_ = r.listener.Close()
@@ -345,7 +344,7 @@ func untilGauge(t *testing.T, from prometheus.Gatherer, name string, want float6
 }
 
 // A receiver that closes each connection as soon as it has answered gets every callback once: a kept
-// connection is looked at before its next claim.
+// connection is checked before its next claim.
 func TestIdleConnectionsClosedAtOnce(t *testing.T) {
 	h := start(t)
 	closed := make(chan struct{})

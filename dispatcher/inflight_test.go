@@ -13,9 +13,8 @@ import (
 	"verifyd/sessions/facts"
 )
 
-// A process that cannot learn whether its claims were stored goes on to know that it sent nothing under
-// them, however many others follow and however late it looks again: otherwise their end would be called
-// unknown.
+// A process that cannot learn whether its claims were stored remembers that it sent nothing under them,
+// however many others follow and however late it checks again: otherwise their end would be called unknown.
 func TestUnconfirmedClaimsAreRemembered(t *testing.T) {
 	t.Parallel()
 	l := &unconfirmedClaims{}
@@ -45,7 +44,7 @@ func TestUnconfirmedClaimsAreRemembered(t *testing.T) {
 	}
 }
 
-// heldMsg is a message that notes when its progress is reported.
+// heldMsg is a message that records when its progress is reported.
 type heldMsg struct {
 	jetstream.Msg
 	reported []time.Time
@@ -56,8 +55,8 @@ func (m *heldMsg) InProgress() error {
 	return nil
 }
 
-// Each held message gets its progress in time, and none once it was handed back; and what came at once is not
-// reported at once: those that are under way share the connection with it.
+// Each held message gets its progress in time, and none once it was returned; and messages that arrived
+// together are not reported together, since attempts share the connection.
 func TestProgressIsSpread(t *testing.T) {
 	const n = 2000
 	synctest.Test(t, func(t *testing.T) {

@@ -28,13 +28,14 @@ import (
 var isolation = flag.Int("isolation", 300, "sessions to hanging receivers, and as many to healthy ones")
 
 const (
-	// isolationHosts is how many receivers hang, and how many are healthy. Each hanging one is offered more
-	// than one session and, in the long run, more than its actor sends at once.
+	// isolationHosts is how many receivers hang, and how many are healthy. Each hanging one gets more than
+	// one session and, in the long run, more than its actor sends concurrently.
 	isolationHosts = 10
-	// isolationPace is the interval between two completions: a load that leaves the machine time, so that
-	// waiting shows and queueing does not.
+	// isolationPace is the interval between two completions: a load that leaves the machine idle time, so
+	// that waiting shows and queueing does not.
 	isolationPace = 4 * time.Millisecond
-	// isolationTimeout is longer than the test: a hanging delivery that ends by itself is a failure.
+	// isolationTimeout is longer than the test: so that so that a hanging delivery that ends by itself is a
+	// failure.
 	isolationTimeout = 5 * time.Minute
 
 	// What one held delivery may cost this process, which is dispatcher, receiver and store at once: a
@@ -44,14 +45,14 @@ const (
 	filesPerHeld      = 2
 	bytesPerHeld      = 96 << 10
 	bytesPerWaiting   = 8 << 10 // one that waits at a destination of its own
-	// And what comes to that whatever the load: the actors, the healthy connections of the moment, the
+	// And the costs that do not depend on the load: the actors, the healthy connections of the moment, the
 	// store's caches.
 	goroutinesBase = 100
 	filesBase      = 100
 	bytesBase      = 16 << 20
 )
 
-// occupancy is a set of https receivers, on addresses of their own, that note when each callback arrived.
+// occupancy is a set of https receivers, on addresses of their own, that record when each callback arrived.
 type occupancy struct {
 	urls []string
 	gate chan struct{} // receivers wait for it before they answer
@@ -169,8 +170,8 @@ func (h *fixture) readAndComplete(t *testing.T, id sessions.ID) {
 	}
 }
 
-// completeAtPace completes one session of each list in turn, one at each beat, and returns when each was
-// begun to be completed. A nil list lets its beats pass, so that the others keep their pace.
+// completeAtPace completes one session of each list in turn, one at each beat, and returns when each
+// completion began. A nil list lets its beats pass, so that the others keep their pace.
 func (h *fixture) completeAtPace(t *testing.T, first, second []sessions.ID) map[sessions.ID]time.Time {
 	t.Helper()
 	at := make(map[sessions.ID]time.Time)
@@ -210,7 +211,7 @@ func (c *occupancy) receipts(t *testing.T, ids []sessions.ID,
 
 func percentile(sorted []time.Duration, p int) time.Duration { return sorted[(len(sorted)-1)*p/100] }
 
-// use is what this process holds.
+// use is the resource usage of this process.
 type use struct {
 	goroutines, files int
 	bytes             int64 // live heap and stacks
@@ -223,7 +224,7 @@ func usage(t *testing.T) use {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	u := use{goroutines: runtime.NumGoroutine(), bytes: int64(m.HeapAlloc + m.StackInuse)}
-	if fds, err := os.ReadDir("/proc/self/fd"); err == nil { // elsewhere than on Linux they are not counted
+	if fds, err := os.ReadDir("/proc/self/fd"); err == nil { // they are only counted on Linux
 		u.files = len(fds)
 	}
 	return u
@@ -307,13 +308,13 @@ func TestIsolation(t *testing.T) {
 
 const (
 	manyHosts = 10_000
-	// manyHostsBytes is what so many destinations, known at once, may cost.
+	// manyHostsBytes is the maximum memory of that many destinations.
 	manyHostsBytes = 100_000_000
 )
 
-// TestTenThousandHosts makes a destination for each of ten thousand hosts and weighs them while all are
-// known. Their cost is what stopping the dispatcher sets free: the facts that they leave in the store, which
-// shares this process, stay.
+// TestTenThousandHosts creates a destination for each of ten thousand hosts and measures their memory. It is
+// what stopping the dispatcher frees: the facts that they leave in the store, which shares this process,
+// stay.
 func TestTenThousandHosts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped under -short: it weighs this process, whatever its store is, and ten thousand " +
@@ -324,7 +325,7 @@ func TestTenThousandHosts(t *testing.T) {
 			"hosts")
 	}
 	h := start(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0") // a port on which nothing listens from here on
+	l, err := net.Listen("tcp", "127.0.0.1:0") // a port on which nothing listens from now on
 	if err != nil {
 		t.Fatal(err)
 	}

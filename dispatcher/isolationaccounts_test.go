@@ -48,10 +48,10 @@ func (h *fixture) hangingHosts(t *testing.T, n int, gate chan struct{}) *occupan
 	return c
 }
 
-// TestIsolationOfAccounts has an account with as many hosts as the flag says, all of which hang, and two
-// callbacks for each, beside another account with healthy ones. The first has its share under way, and its
-// other callbacks wait and cost no connection; what the other sends arrives meanwhile as it did before. In
-// the long run the bounds are the defaults.
+// TestIsolationOfAccounts has an account with the number of hosts in the flag, all of which hang, and two
+// callbacks for each, and another account with healthy ones. The first uses its share, and its other
+// callbacks wait and cost no connection; meanwhile those of the other account arrive as before. In the long
+// run the bounds are the defaults.
 func TestIsolationOfAccounts(t *testing.T) {
 	n := *isolation
 	h := start(t)

@@ -34,7 +34,7 @@ func TestScheduledDeliveriesOutliveTheLeaders(t *testing.T) {
 	for range many {
 		all = append(all, h.complete(t, r.URL, "u", verified))
 	}
-	// What a dispatcher does with a delivery whose next try is far away: a schedule, and the delivery's own
+	// What a dispatcher does with a delivery whose next try is far off: a schedule, and the delivery's own
 	// message is acknowledged.
 	at := time.Now().Add(3 * time.Second)
 	for _, c := range all {

@@ -16,7 +16,7 @@ import (
 	"verifyd/sessions/failure"
 )
 
-// listener is a developer's program at an edge: it takes what comes for key_k and answers as the test says,
+// listener is a developer's program at an edge: it accepts callbacks for key_k and answers as the test says,
 // nil: never.
 func (h *fixture) listener(t *testing.T,
 	answer func(devtunnel.Callback) *devtunnel.Answer) (got chan devtunnel.Callback, post *devtunnel.Post) {
@@ -83,8 +83,8 @@ func (h *fixture) completeTest(t *testing.T, url string, test bool) sessions.Com
 	return c
 }
 
-// listening starts a dispatcher that knows of listeners, and a receiver that nothing should reach while
-// somebody listens.
+// listening starts a dispatcher with listeners, and a receiver that nothing should reach while somebody
+// listens.
 func (h *fixture) listening(t *testing.T) *receiver {
 	t.Helper()
 	c := h.config()
@@ -163,7 +163,7 @@ func TestVerdictsOfListeners(t *testing.T) {
 	}
 }
 
-// What did not reach the developer's program was not sent: it comes again, and goes to the receiver once
+// What did not reach the developer's program was not sent: it is tried again, and sent to the receiver once
 // nobody listens.
 func TestNotSentFromAListenerIsTriedAgain(t *testing.T) {
 	t.Parallel()
@@ -181,8 +181,8 @@ func TestNotSentFromAListenerIsTriedAgain(t *testing.T) {
 	}
 }
 
-// Listeners that answer nothing hold up other tests at most: whoever has a test key may name any host as a
-// callback's, and live callbacks go there too.
+// Silent listeners delay only other tests: a holder of a test key may name any host in a callback URL, and
+// live callbacks go there too.
 func TestSilentListenersDoNotHoldUpLiveCallbacks(t *testing.T) {
 	h := start(t)
 	r := h.receive(t, "127.0.0.1", status(http.StatusNoContent))
@@ -196,7 +196,7 @@ func TestSilentListenersDoNotHoldUpLiveCallbacks(t *testing.T) {
 	}
 	t.Cleanup(post.Close)
 	h.dispatch(t, c)
-	const many = 1 + 448 // as many as may be under way to one destination
+	const many = 1 + 448 // the maximum of one destination
 	var hung sessions.ID
 	for range many + 10 {
 		hung = h.completeTest(t, r.URL, true).ID

@@ -13,9 +13,9 @@ import (
 	"verifyd/sessions/records"
 )
 
-// This file is a model of one delivery, with everything that the world may do to it; package modelcheck
-// visits all its states. What is decided is decided by the code's own functions (decisions), on facts that
-// went through the code's own codecs. A step is what the code does between two reads or writes:
+// This file is a model of one delivery, with everything that may happen to it; package modelcheck visits all
+// its states. Decisions are made by the code's own functions (decisions), on facts that went through the
+// code's own codecs. A step is what the code does between two reads or writes:
 //
 //	step of the model   stands for
 //	fetch               fetcher.dispatch, registry.enqueue
@@ -34,21 +34,22 @@ import (
 //
 // TestModelNamesTheCode holds these names, TestModelAllowsWhatWasSeen the order of the facts.
 //
-// What the world does: a publish is stored, refused, or unanswered, and an unanswered one is stored then,
-// later, or never, also after its writer has ended; reads fail; a message is given again at any time, also to
-// two workers at once, and all messages anew; acknowledgements are lost; a worker is killed or paused
-// anywhere, also between its look at the clock and the first byte; clocks differ by 10 s or by an hour; a
-// connection breaks before the first byte; the receiver gets the POST or half of it, and answers or not; what
-// no verifyd wrote is stored in a fact's place.
+// What may happen: a publish is stored, refused, or unanswered, and an unanswered one is stored then, later,
+// or never, also after its writer has ended; reads fail; a message is redelivered at any time, also to two
+// workers at once, and all messages again; acknowledgements are lost; a worker is killed or paused anywhere,
+// also between its check of the clock and the first byte; clocks differ by 10 s or by an hour; a connection
+// breaks before the first byte; the receiver gets the POST or half of it, and answers or not; something that
+// verifyd did not write is stored in a fact's place.
 //
 // What it leaves out: pauses of hosts, listeners, breakers, shares and queues, which decide when something
 // begins and not whether; the two minutes for which a dispatcher that has just started tries in any case;
 // erased users and outcomes that leave the store; an hour's forgetting of unconfirmed claims; what a store
-// loses. Time-outs end nothing by themselves, and time passes independently for claims, retry deadlines and
-// pauses: so the model allows more than the world does. One process never works twice on a delivery at once
-// (inFlightSet).
+// loses. Timeouts end nothing by themselves, and time passes independently for claims, retry deadlines and
+// pauses: so the model allows more than can really happen. One process never works twice on a delivery at
+// once (inFlightSet).
 
-// decisions are the functions that decide, and what else the delivery's safety rests on. Faults replace them.
+// decisions are the functions that decide, and what else the delivery's safety depends on. Faults replace
+// them.
 type decisions struct {
 	neverTried     func(first bool, completed, now time.Time) bool
 	attempts       func(facts.AttemptFacts) ([]facts.Attempt, error)
@@ -91,13 +92,13 @@ func realDecisions() decisions {
 }
 
 const (
-	modelWorkers  = 3 // room in a state
+	modelWorkers  = 3 // space in a state
 	modelAttempts = 4
 	modelLimbo    = 2
 	modelID       = sessions.ID("aaaaaaaaaaaaaaaaaaaaaaaaaa")
 )
 
-// bounds of the model's world.
+// bounds of the model.
 type world struct {
 	workers    int
 	room       int // for attempts; the last one can only be given up
@@ -122,7 +123,7 @@ type model struct {
 	oldest  uint8 // age: nobody waits for more
 }
 
-// deliveryState is all that decides what may follow. Attempts are numbered from 1.
+// deliveryState is everything that determines what may follow. Attempts are numbered from 1.
 type deliveryState struct {
 	claim, result [modelAttempts + 1]uint8 // of claimCode and resultCode; 0: there is none
 	resend        uint8                    // bits, by attempt
@@ -135,12 +136,12 @@ type deliveryState struct {
 	resendLate  bool  // the resend is beyond its retry deadline
 	nextDue     bool  // the pause after the last result is over
 	broken      uint8 // of brokenTexts
-	beyond      bool  // more attempts would follow than the model has room for
+	beyond      bool  // more attempts would follow than the model has space for
 	completion  uint8 // message: 0 acknowledged, 1 never given, 2 given
 	resendMsg   uint8 // bits of those that are not acknowledged
 	schedule    uint8 // 0: none; 1 plus the requested attempt
 	retry       uint8 // the same, once it has come due
-	person      uint8 // the attempt that somebody is about to ask for
+	person      uint8 // the attempt that somebody is about to request
 	kills       uint8 // what is left
 	replays     uint8
 	resendsLeft uint8
@@ -167,7 +168,7 @@ type workerState struct {
 	first     bool
 	requested uint8
 	seen      uint8 // how many claims it has read
-	missed    uint8 // bits: attempts whose result was not there when it was read
+	missed    uint8 // bits: attempts without a result when it was read
 	n         uint8 // its attempt
 	writes    uint8 // code of the claim or result that it writes
 	age       uint8 // of its claim
@@ -198,12 +199,12 @@ const (
 const (
 	msgCompletion uint8 = 1
 	msgRetry      uint8 = 2
-	msgOldRetry   uint8 = 3 // another has replaced it
+	msgOldRetry   uint8 = 3 // it was replaced
 	msgResend     uint8 = 4 // plus its attempt
 )
 
-// A claimCode is who claimed: 1 for nobody who is left, then two for each worker: by the write that is under
-// way, and by an earlier one.
+// A claimCode identifies the claimer: 1 for a process that is gone, then two for each worker: by the current
+// write, and by an earlier one.
 const (
 	byNobody    uint8 = 1
 	givesUp     uint8 = 0x40
@@ -232,7 +233,7 @@ var (
 
 func workerNameOf(who uint8) string { return "w" + strconv.Itoa(int(who)/2) }
 
-// newModel makes a model, and all facts that may come up in it: each is encoded and decoded.
+// newModel returns a model, and all facts that may occur in it: each is encoded and decoded.
 func newModel(w world, d decisions) *model {
 	m := &model{world: w, decisions: d, shared: &shared{c: Config{}.withDefaults(), worker: "w"}}
 	m.oldest = 2 + slices.Max(w.skews)
@@ -328,7 +329,7 @@ func (m *model) initial() (states []deliveryState) {
 	return states
 }
 
-// completionOf is the completion as its age has it.
+// completionOf returns the completion of an age.
 func (m *model) completionOf(s *deliveryState) sessions.Completion {
 	return sessions.Completion{
 		Session: sessions.Session{ID: modelID, Request: sessions.Request{Policy: m.policy}},
@@ -336,10 +337,10 @@ func (m *model) completionOf(s *deliveryState) sessions.Completion {
 	}
 }
 
-// factsOf are the facts as they stand, or as a worker has read them: the first attempts, without the results
-// that it missed.
+// factsOf returns the facts as they are stored, or as a worker has read them: the first attempts, without the
+// results that it missed.
 func (m *model) factsOf(s *deliveryState, seen int, missed uint8) []facts.Attempt {
-	var again uint8 // results that were looked for once
+	var again uint8 // results that were read once
 	attempts, _ := m.attempts(facts.AttemptFacts{
 		Claim: func(n int) (*facts.Claim, error) {
 			if n -= m.releases; n <= 0 {

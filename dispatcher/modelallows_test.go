@@ -39,7 +39,7 @@ func TestModelAllowsWhatWasSeen(t *testing.T) {
 			}),
 			h.receive(t, alone(), status(http.StatusNoContent)),
 		}
-		receivers[3].Close() // nobody answers there
+		receivers[3].Close() // no server answers there
 		var ids []sessions.ID
 		for _, r := range receivers {
 			ids = append(ids, h.complete(t, r.URL, "u", verified).ID)

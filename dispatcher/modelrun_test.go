@@ -20,7 +20,8 @@ var (
 		"how many dispatchers the model of a delivery has, 1 to 3")
 )
 
-// worlds are what a delivery is explored in. None has everything: their product would be too large.
+// worlds are the configurations in which a delivery is explored. None has everything: the product would be
+// too large.
 var worlds = map[string]world{
 	"unanswered writes and a kill": {room: 2, policy: sessions.PolicyOnce, unanswered: 1, kills: 1},
 	"schedules":                    {room: 2, policy: sessions.PolicyOnce, schedules: true},
@@ -40,9 +41,9 @@ func explore(w world, d decisions, states int) modelcheck.Report {
 	return modelcheck.Explore(newModel(w, d).check(), modelcheck.Options{States: states})
 }
 
-// Whatever the world does between any two steps of a delivery, in whatever order: there is no second POST but
-// one that was asked for or opted for, no verdict says what is not so, no message is acknowledged without a
-// verdict or a way to one, and every state leads to an end.
+// Whatever happens between any two steps of a delivery, in any order: there is no second POST except a
+// requested one or under at-least-once, no verdict is false, no message is acknowledged without a verdict or
+// a way to one, and every state leads to an end.
 func TestModelOfADelivery(t *testing.T) {
 	states := *flagModelStates
 	if testing.Short() {
@@ -60,7 +61,7 @@ func TestModelOfADelivery(t *testing.T) {
 	t.Logf("figures: %d states in all", total)
 }
 
-// faults are checks that were dropped, and where that is found.
+// faults are removed checks, and where the model finds that.
 var faults = []struct {
 	name, world string
 	drop        func(*decisions)
@@ -180,7 +181,7 @@ var faults = []struct {
 	}, "a delivery has no verdict, and nothing leads to one"},
 }
 
-// Each check that a decision makes is needed: without it something breaks, and the model finds it.
+// Each check of a decision is needed: without it an invariant breaks, and the model finds it.
 func TestModelFindsFaultsOfADelivery(t *testing.T) {
 	worlds["requests that replace each other"] = world{
 		room: 2, policy: sessions.PolicyOnce, resends: 1, schedules: true,

@@ -15,13 +15,13 @@ import (
 	"verifyd/sessions/modelcheck"
 )
 
-// FactSeen is how the model names a fact that was stored, of an attempt.
+// FactSeen returns the model's name of a stored fact of an attempt.
 func FactSeen(kind string, n int, what string) string {
 	return strings.TrimSpace(fmt.Sprintf("%s %d %s", kind, n, what))
 }
 
-// ModelAllows reports whether the model of a delivery allows that these facts were stored, in this order, and
-// no others, where every write is answered.
+// ModelAllows reports whether the model of a delivery allows that exactly these facts were stored, in this
+// order, if every write is answered.
 func ModelAllows(policy sessions.Policy, seen []string) error {
 	m := newModel(world{
 		workers: 2, room: modelAttempts, policy: policy, resends: 1, skews: []uint8{0},
@@ -45,7 +45,7 @@ func ModelAllows(policy sessions.Policy, seen []string) error {
 	})
 }
 
-// The functions that the steps of the model stand for are there, by these names.
+// The functions that the steps of the model represent exist, under these names.
 func TestModelNamesTheCode(t *testing.T) {
 	t.Parallel()
 	declared := map[string]bool{}

@@ -8,7 +8,7 @@ import (
 	"verifyd/sessions/modelcheck"
 )
 
-// brokenTexts are what a step may break.
+// brokenTexts are the invariants that a step may break.
 var brokenTexts = [...]string{
 	1: "a second POST goes out that nobody asked for",
 	2: "a POST begins under a claim that was settled",
@@ -55,7 +55,7 @@ func toStream(w int, text string, n uint8) modelcheck.Event {
 
 func chance(e modelcheck.Event) modelcheck.Event { e.Chance = true; return e }
 
-// world yields what happens without any worker.
+// world yields the steps that happen without a worker.
 func (st *stepper) world() {
 	m, s := st.m, &st.s
 	world := func(text string, n uint8) modelcheck.Event {
@@ -122,7 +122,7 @@ func (st *stepper) clockMatters() bool {
 	return false
 }
 
-// ownsTime reports whether a worker has a claim in its hands.
+// ownsTime reports whether a worker holds a claim.
 func (ws *workerState) ownsTime() bool { return ws.at >= publishClaim && ws.at <= write }
 
 func (s *deliveryState) tick(oldest uint8) {
@@ -138,7 +138,7 @@ func (s *deliveryState) tick(oldest uint8) {
 	}
 }
 
-// landing yields that an unanswered publish is stored after all, or lost.
+// landing yields the steps in which an unanswered publish is stored after all, or lost.
 func (st *stepper) landing(i int, u inFlight) {
 	kinds := [...]string{aClaim: "claim", aResult: "result", aResend: "resend", aSchedule: "schedule"}
 	net := modelcheck.Event{From: "Network", To: "Stream", Text: "a late " + kinds[u.kind], Number: int(u.n)}
@@ -183,7 +183,7 @@ func (s *deliveryState) put(u inFlight) {
 	}
 }
 
-// junk yields that something is stored in a fact's place that no verifyd wrote.
+// junk yields the steps in which something that verifyd did not write is stored in a fact's place.
 func (st *stepper) junk() {
 	if st.s.junk == 0 {
 		return
@@ -217,8 +217,7 @@ func (st *stepper) junk() {
 	}
 }
 
-// person yields that somebody asks for one more attempt. What they saw may be as old as it likes when they
-// do.
+// person yields the steps in which somebody requests one more attempt. What they saw may be outdated.
 func (st *stepper) person() {
 	m, s := st.m, &st.s
 	they := func(text string, n uint8) modelcheck.Event {
@@ -247,7 +246,7 @@ func (st *stepper) person() {
 	}
 }
 
-// intoLimbo yields a publish that is not answered, where one more may be.
+// intoLimbo yields an unanswered publish, if one more is allowed.
 func (st *stepper) intoLimbo(e modelcheck.Event, u inFlight, change func(*deliveryState)) {
 	for i := range st.s.limbo {
 		if st.s.limbo[i].kind == 0 && st.s.unanswered > 0 {
@@ -296,12 +295,12 @@ func (st *stepper) worker(w int) {
 	}
 }
 
-// rest ends a worker's work on its message, which is given again unless it was acknowledged.
+// rest ends a worker's work on its message, which is redelivered unless it was acknowledged.
 func (s *deliveryState) rest(w int) {
 	s.worker[w] = workerState{doubt: s.worker[w].doubt, skew: s.worker[w].skew}
 }
 
-// forget changes who wrote what a worker wrote: by the write that is under way, and by those before.
+// forget marks what a worker wrote as written by an earlier write.
 func (s *deliveryState) forget(w int, now, before uint8) {
 	change := func(code *uint8) {
 		switch *code & whoMask {
@@ -370,8 +369,8 @@ func (st *stepper) begin(w int) {
 	st.read(w)
 }
 
-// read reads what is there, up to the first fact that is not: what is there does not change, and may as well
-// be read in one step.
+// read reads the stored facts, up to the first missing one: stored facts do not change, and may as well be
+// read in one step.
 func (st *stepper) read(w int) {
 	ws := &st.s.worker[w]
 	if n := ws.seen + 1; ws.at == readResend {
@@ -456,7 +455,7 @@ func (st *stepper) judged(s *deliveryState, w int, d decision) {
 	}
 }
 
-// last is the newest attempt that was claimed.
+// last returns the newest claimed attempt.
 func (m *model) last(s *deliveryState) int {
 	n := 0
 	for n < m.room && s.claim[n+1] != 0 {
@@ -480,7 +479,7 @@ func missedBySomebody(s *deliveryState, n int) bool {
 	return false
 }
 
-// fold has one state stand for all that differ in who of the workers is who.
+// fold returns the representative of all states that differ only in the numbering of workers.
 func (m *model) fold(s deliveryState) deliveryState {
 	least := s
 	for _, order := range orders[m.workers] {
@@ -491,8 +490,8 @@ func (m *model) fold(s deliveryState) deliveryState {
 	return least
 }
 
-// normalize has one state stand for all that differ in what nobody looks at any more, and in the order of
-// what is unanswered.
+// normalize returns the representative of all states that differ only in values that are no longer used, and
+// in the order of unanswered publishes.
 func (m *model) normalize(s *deliveryState) {
 	young := s.completion == 1
 	for w := range s.worker {
@@ -543,7 +542,7 @@ func (u inFlight) rank() uint64 {
 	return uint64(u.kind)<<32 | uint64(u.n)<<24 | uint64(u.code)<<16 | uint64(u.age)<<8 | uint64(u.dated)
 }
 
-// orders are the ways to name so many workers, but for the one that they are named by.
+// orders are the permutations of the workers, except the identity.
 var orders = [modelWorkers + 1][][modelWorkers]int{
 	2: {{1, 0, 2}}, 3: {{0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}},
 }

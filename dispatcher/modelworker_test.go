@@ -10,7 +10,7 @@ import (
 	"verifyd/sessions/once"
 )
 
-// left is how long a worker's delivery is before its retry deadline.
+// left returns how long a worker's delivery is before its retry deadline.
 func (m *model) left(s *deliveryState, ws *workerState) time.Duration {
 	dl := delivery{Completion: m.completionOf(s)}
 	dl.due = dl.CompletedAt
@@ -43,7 +43,7 @@ func (st *stepper) acquire(w int) {
 		})
 }
 
-// begins has a worker begin to write a fact.
+// begins makes a worker begin to write a fact.
 func (ws *workerState) begins(at, code uint8) {
 	ws.at, ws.writes, ws.age, ws.tried, ws.uncertain = at, code, 0, 0, false
 }
@@ -126,7 +126,7 @@ func (st *stepper) look(w int) {
 	}
 }
 
-// next is what Writer.Claim and Writer.Settle make of what package once says.
+// next is what Writer.Claim and Writer.Settle do with the result of package once.
 func (st *stepper) next(s *deliveryState, w int, next once.Next, write *once.Write) {
 	ws := &s.worker[w]
 	ws.tried, ws.uncertain = uint8(write.Tried), write.Uncertain
@@ -177,7 +177,7 @@ func (st *stepper) claimed(s *deliveryState, w int, err error) {
 		}
 		ws.at = begins
 	case others:
-		s.rest(w) // and takes the message again, soon
+		s.rest(w) // and takes the message again, after a short time
 	case unconfirmed:
 		ws.doubt |= 1 << ws.n
 		s.rest(w)
@@ -193,7 +193,7 @@ func (st *stepper) begins(w int) {
 	}
 	st.does(by(w, "may begin attempt", ws.n), func(s *deliveryState) {
 		s.worker[w].at = write
-		near := true // clocks, so that nobody settles before the deadline
+		near := true // clocks, so that no process settles before the deadline
 		for o := range s.worker {
 			near = near && s.worker[o].skew < 2
 		}
@@ -225,7 +225,7 @@ func (st *stepper) write(w int) {
 		func(s *deliveryState) { st.giveBack(s, w) })
 }
 
-// sends notes a POST, and whether there may be one.
+// sends records a POST, and whether it is allowed.
 func (m *model) sends(s *deliveryState, n uint8) {
 	if s.sent&(1<<n) != 0 {
 		s.broken = 3
@@ -245,7 +245,7 @@ func (m *model) sends(s *deliveryState, n uint8) {
 	s.sent |= 1 << n
 }
 
-// ended is attempt.finish: after a POST, or for an owner who vanished.
+// ended is attempt.finish: after a POST, or for an owner that vanished.
 func (st *stepper) ended(s *deliveryState, w int, verdict facts.Verdict) {
 	ws := &s.worker[w]
 	r := facts.Result{Verdict: verdict}
@@ -273,7 +273,7 @@ func (st *stepper) giveBack(s *deliveryState, w int) {
 	ws.begins(publishResult, codeOf(facts.Result{Verdict: facts.VerdictReleased}))
 }
 
-// givenUp is the end of attempt.notSent, and of attempt.release where no other attempt follows.
+// givenUp is the end of attempt.notSent, and of attempt.release if no other attempt follows.
 func (st *stepper) givenUp(s *deliveryState, w int) {
 	ws := &s.worker[w]
 	last, _ := st.m.lastResult(st.m.factsOf(s, int(ws.seen), ws.missed))
@@ -281,7 +281,7 @@ func (st *stepper) givenUp(s *deliveryState, w int) {
 	ws.begins(publishResult, codeOf(r))
 }
 
-// stored is the end of attempt.storeResult: the worker's own result stands, or another's.
+// stored is the end of attempt.storeResult: the worker's own result is stored, or another's.
 func (st *stepper) stored(s *deliveryState, w int, taken bool) {
 	ws := &s.worker[w]
 	f := settled
@@ -349,12 +349,12 @@ func (st *stepper) ack(w int) {
 		func(s *deliveryState) { s.rest(w) })
 }
 
-// brokenBy returns what does not hold in a state.
+// brokenBy returns the invariant that a state violates.
 func (m *model) brokenBy(s deliveryState) string {
 	if s.broken != 0 {
 		return brokenTexts[s.broken]
 	}
-	segment := 1 // the first attempt since the delivery was last at an end
+	segment := 1 // the first attempt since the delivery last ended
 	for n := 1; n <= m.room; n++ {
 		code := s.result[n]
 		if n > 1 && s.claim[n] != 0 && s.claim[n] != unreadable {
@@ -383,7 +383,7 @@ func (m *model) brokenBy(s deliveryState) string {
 	return ""
 }
 
-// falseVerdict returns what a verdict says that is not so.
+// falseVerdict returns what is false about a verdict.
 func (m *model) falseVerdict(s *deliveryState, segment, n int, v facts.Verdict) string {
 	since := uint8(0)
 	for k := segment; k <= n; k++ {

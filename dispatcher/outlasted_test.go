@@ -27,7 +27,7 @@ func TestPausesDoNotOutlastAnOutcome(t *testing.T) {
 		waiting = append(waiting, h.complete(t, "https://"+r.Listener.Addr().String(), "u", verified))
 	}
 	var last pauses.Pause
-	for i := range 4 { // one pause after the other, of a day each
+	for i := range 4 { // consecutive pauses, of a day each
 		if i > 0 {
 			h.offset.Add(int64(23*time.Hour + 45*time.Minute))
 		}

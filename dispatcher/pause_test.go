@@ -14,7 +14,7 @@ import (
 	"verifyd/sessions/pauses"
 )
 
-// pausing returns what an operator pauses by, and has a configuration honour it.
+// pausing returns an operator's pauses, and makes a configuration honour them.
 func (h *fixture) pausing(t *testing.T) *pauses.Store {
 	t.Helper()
 	s, err := pauses.NewStore(t.Context(), h.conn, func() time.Time {
@@ -38,8 +38,8 @@ func (h *fixture) mirrored(t *testing.T) *pauses.Mirror {
 	return m
 }
 
-// A paused host gets nothing, over a restart of the dispatcher too, while others get theirs; when it is
-// resumed, everything comes, once.
+// A paused host gets nothing, even after a restart of the dispatcher, while others get theirs; when it is
+// resumed, everything arrives, once.
 func TestPausedHostGetsNothing(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -64,7 +64,7 @@ func TestPausedHostGetsNothing(t *testing.T) {
 		})
 		h.until(t, h.complete(t, "https://"+other.Listener.Addr().String(), "u", verified).ID,
 			facts.DeliveryDelivered)
-		// the other host's may be let go of just now
+		// the other host's may just have been dropped
 		if held := gauge(t, registry, "verifyd_deliveries_held"); held > 65 {
 			t.Errorf("%v deliveries to the paused host are held", held)
 		}
@@ -87,7 +87,7 @@ func TestPausedHostGetsNothing(t *testing.T) {
 	}
 }
 
-// A pause that begins while a burst is sent stops it, and one that nobody ends ends by itself.
+// A pause that begins during a burst stops it, and one that is not ended ends by itself.
 func TestPauseWithinABurst(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -107,14 +107,14 @@ func TestPauseWithinABurst(t *testing.T) {
 		return ok
 	})
 	id := h.complete(t, address, "u", verified).ID
-	// A word to another host, which goes the same way and later, comes through.
+	// A later callback to another host, which takes the same path, arrives.
 	other := h.receive(t, "127.0.0.1", status(204))
 	h.until(t, h.complete(t, "https://"+other.Listener.Addr().String(), "u", verified).ID,
 		facts.DeliveryDelivered)
 	if len(r.got) != 1 {
 		t.Errorf("%d POSTs, the pause began after the first", len(r.got))
 	}
-	h.offset.Add(int64(time.Hour)) // longer than what was not sent is tried
+	h.offset.Add(int64(time.Hour)) // longer than the retry time
 	v := h.until(t, id, facts.DeliveryDelivered)
 	if len(v.Delivery.Attempts) != 1 || len(r.got) != 2 {
 		t.Errorf("%d attempts, %d POSTs", len(v.Delivery.Attempts), len(r.got))
@@ -138,7 +138,7 @@ func counter(t *testing.T, g prometheus.Gatherer, name string) (sum float64) {
 	return sum
 }
 
-// A pause takes nothing of the time for which a delivery is tried: the time begins anew at the pause's end.
+// A pause does not shorten the retry time of a delivery: it restarts at the pause's end.
 func TestPauseTakesNoRetryTime(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -156,7 +156,7 @@ func TestPauseTakesNoRetryTime(t *testing.T) {
 	config := h.config()
 	config.Pauses, config.Metrics, config.RetryFor = h.mirrored(t), registry, 15*time.Minute
 	id := h.complete(t, "https://"+address, "u", verified).ID
-	h.offset.Add(int64(30 * time.Minute)) // the dispatcher starts late, and the pause goes on
+	h.offset.Add(int64(30 * time.Minute)) // the dispatcher starts late, and the pause continues
 	h.dispatch(t, config)
 	natstest.Await(t, "the delivery waits", func() bool {
 		return gauge(t, registry, "verifyd_deliveries_held") == 1

@@ -22,7 +22,7 @@ type side struct {
 
 func (s *side) say(text string) { _, _ = io.WriteString(s, text) }
 
-// forever says it in pieces of a record's size: one by one, thousands of records would take a busy machine
+// forever sends it in pieces of a record's size: one by one, thousands of records would take a busy machine
 // longer than an attempt may last.
 func (s *side) forever(text string) {
 	text = strings.Repeat(text, 1+16<<10/len(text))
@@ -33,7 +33,7 @@ func (s *side) forever(text string) {
 	}
 }
 
-// drip says one byte a second until the connection or the test ends.
+// drip sends one byte a second until the connection or the test ends.
 func (s *side) drip(text string) {
 	pace := time.NewTicker(time.Second)
 	defer pace.Stop()
@@ -62,7 +62,7 @@ type oneByOne struct{ net.Conn }
 
 func (o oneByOne) Read(b []byte) (int, error) { return o.Conn.Read(b[:min(1, len(b))]) }
 
-// rawReceiver is a hostile receiver: it counts the requests that have begun, be it with one byte.
+// rawReceiver is a hostile receiver: it counts the requests that have begun, even with one byte.
 type rawReceiver struct {
 	b        behaviour
 	listener net.Listener

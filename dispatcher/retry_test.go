@@ -20,7 +20,7 @@ import (
 	"verifyd/sessions/lists"
 )
 
-// comeBack runs a receiver that was closed again, on the same address.
+// comeBack restarts a closed receiver on the same address.
 func comeBack(t *testing.T, r *receiver) {
 	t.Helper()
 	l, err := net.Listen("tcp", r.Listener.Addr().String())
@@ -56,8 +56,8 @@ func scheduled(b lists.Backlog) bool { return b.Scheduled == 1 && b.Waiting+b.Gi
 
 func nothing(b lists.Backlog) bool { return b == lists.Backlog{} }
 
-// A long pause burdens no consumer, and outlives dispatcher and server: when its time has come, whoever is
-// there tries again.
+// A long pause costs no consumer anything, and outlives dispatcher and server: when it is over, any running
+// dispatcher tries again.
 func TestLongPauseSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	h, dir := newFixture(t), t.TempDir()
@@ -87,8 +87,8 @@ func TestLongPauseSurvivesARestart(t *testing.T) {
 	h.untilBacklog(t, nothing)
 }
 
-// Each pause is told by how often the delivery was taken up, over schedules too; giving up comes in time;
-// and what somebody asked for again waits in the same way.
+// Each pause depends on how often the delivery was tried, across schedules too; it is given up in time; and a
+// requested attempt waits in the same way.
 func TestSchedulesCarryTheirDelivery(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -124,7 +124,7 @@ func TestSchedulesCarryTheirDelivery(t *testing.T) {
 	}
 }
 
-// schedule waits for the schedule of a session, which is there for its second alone, and reads it.
+// schedule waits for the schedule of a session, which exists only for its second, and reads it.
 func (h *fixture) schedule(t *testing.T, id sessions.ID) facts.Retry {
 	t.Helper()
 	var m *jetstream.RawStreamMsg
@@ -143,7 +143,7 @@ func (h *fixture) schedule(t *testing.T, id sessions.ID) facts.Retry {
 	return r
 }
 
-// A retry that comes again when everything is over changes nothing, and a schedule that cannot be stored
+// A retry that is redelivered when everything is over changes nothing, and a schedule that cannot be stored
 // leaves the delivery with its consumer.
 func TestRetriesAreHints(t *testing.T) {
 	t.Parallel()
@@ -175,20 +175,20 @@ func TestRetriesAreHints(t *testing.T) {
 	h.until(t, d.ID, facts.DeliveryDelivered)
 }
 
-// The acknowledgement of a claim is lost, the claim is stored: its owner knows that it sent nothing, gives
-// the attempt free, and the next one is sent. Anybody else would have to call it unknown.
+// The acknowledgement of a claim is lost, the claim is stored: its owner knows that it sent nothing, releases
+// the attempt, and the next one is sent. Any other process would have to call it unknown.
 func TestClaimWhoseAcknowledgementWasLostIsReleased(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	r := h.receive(t, "127.0.0.1", status(http.StatusNoContent))
 	c := h.complete(t, r.URL, "u", verified)
-	h.stopCompletions() // from here on nobody takes claims to JetStream
+	h.stopCompletions() // from here on no claim reaches JetStream
 	config := h.config()
 	log := newLogSignal()
 	config.Log = zerolog.New(log)
 	h.dispatch(t, config)
 	log.wait(t, "a delivery has to wait")
-	natstest.Serve(t, h.completions) // takes the claim that waited there
+	natstest.Serve(t, h.completions) // accepts the claim that waited there
 	v := h.until(t, c.ID, facts.DeliveryDelivered)
 	a := v.Delivery.Attempts
 	if len(a) != 2 || a[0].Result.Verdict != facts.VerdictReleased || r.count(c.ID) != 1 {

@@ -11,10 +11,10 @@ import (
 )
 
 // The owner of a claim comes back beyond its deadline, and releases it, in the very moment in which another
-// dispatcher settles it. Both have a copy of one message, and whoever acknowledges it does so for both: the
+// dispatcher settles it. Both have a copy of one message, and an acknowledgement counts for both: the
 // delivery, which is due again, must not lose it.
 func TestReleaseWhileAnotherSettlesLosesNothing(t *testing.T) {
-	h := start(t) // no parallel test: the hook is the whole process's
+	h := start(t) // not parallel: the hook is global
 	r := h.receive(t, alone(), status(204))
 	now := time.Now()
 	c := h.complete(t, r.URL, "u", verified)

@@ -18,8 +18,7 @@ import (
 	"verifyd/sessions/store"
 )
 
-// planted has a server's answer stored on a subject of a stream, as whoever may ask the server for anything
-// can.
+// planted stores a server's answer on a subject of a stream, as a client with access to the server can.
 func (h *fixture) planted(t *testing.T, stream, subject string) {
 	t.Helper()
 	before := h.sequence(t, stream, subject)
@@ -82,8 +81,8 @@ func (h *fixture) leftTo(t *testing.T, c topology.Consumer) uint64 {
 	return state.Waiting + state.Given
 }
 
-// What stands in a completion's or a wish's place and cannot be read is told and, after a few looks, let go
-// of. Others are delivered.
+// A message in a completion's or a requested attempt's place that cannot be read is reported and, after a few
+// tries, dropped. Others are delivered.
 func TestUnreadableMessagesAreLetGo(t *testing.T) {
 	h := start(t)
 	told := h.telling(t)
@@ -159,8 +158,8 @@ func TestUnreadableClaimUnderAtLeastOnce(t *testing.T) {
 	}
 }
 
-// Behind a delivery that has ended a claim that cannot be read reopens nothing, under either policy. Only
-// when a person asks for that very attempt does it stand in the way.
+// After a delivery has ended, an unreadable claim reopens nothing, under either policy. It only blocks the
+// attempt if a person requests exactly that one.
 func TestUnreadableClaimBehindTheEndReopensNothing(t *testing.T) {
 	for name, policy := range map[string]sessions.Policy{
 		"once": sessions.PolicyOnce, "at least once": sessions.PolicyAtLeastOnce,
@@ -203,7 +202,7 @@ func TestUnreadableClaimBehindTheEndReopensNothing(t *testing.T) {
 	}
 }
 
-// How an attempt ended cannot be stored where something stands in the result's place. It was sent once, and
+// The end of an attempt cannot be stored if another message is in the result's place. It was sent once, and
 // is not sent again.
 func TestUnreadableResultIsNotSentAgain(t *testing.T) {
 	for name, policy := range map[string]sessions.Policy{
@@ -245,7 +244,7 @@ func (h *fixture) acknowledge(t *testing.T) {
 	}
 }
 
-// A hint that was written over gives a delivery no more time: it is stored anew as one since the completion.
+// An overwritten hint gives a delivery no more time: it is stored again as one since the completion.
 func TestUnreadableScheduleGivesNoMoreTime(t *testing.T) {
 	h := start(t)
 	r := h.receive(t, alone(), status(204))
@@ -264,7 +263,7 @@ func TestUnreadableScheduleGivesNoMoreTime(t *testing.T) {
 	}
 }
 
-// A hint that was written over, while it waits or when it has come due, is made up for by the facts: the
+// A hint that was overwritten, while it waits or when it is due, is reconstructed from the facts: the
 // delivery is not lost.
 func TestUnreadableHintLosesNoDelivery(t *testing.T) {
 	for name, subject := range map[string]string{"a schedule": "schedule.", "what is due": "retry."} {

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever accounts take and give, in all and of one there are never more than may be, and one that has none
-// gets one while any is free.
+// Whatever accounts acquire and release, the total and each account stay within their bounds, and an account
+// without any gets one while any is free.
 func TestSharesKeepTheirBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		total, each := rapid.IntRange(1, 40).Draw(t, "total"), rapid.IntRange(1, 40).Draw(t, "each")
@@ -44,7 +44,7 @@ func TestSharesKeepTheirBounds(t *testing.T) {
 	})
 }
 
-// One account alone has half at most, two a third each, and so on.
+// A single account has at most half, two a third each, and so on.
 func TestSharesAreFair(t *testing.T) {
 	for accounts, want := range map[int]int{1: 30, 2: 20, 3: 15, 5: 10} {
 		s := NewShare(60, 60)
@@ -62,14 +62,14 @@ func TestSharesAreFair(t *testing.T) {
 	}
 }
 
-// waiter is one who waits for a place.
+// waiter waits for a slot.
 type waiter struct {
 	Waiter
 
 	ready chan struct{}
 }
 
-// granted returns who was granted an attempt last, and has it take that.
+// granted returns the waiter that was granted an attempt last, and makes it take the attempt.
 func granted(t *testing.T, b *Budget, of ...*waiter) *waiter {
 	t.Helper()
 	for _, w := range of {
@@ -85,8 +85,8 @@ func granted(t *testing.T, b *Budget, of ...*waiter) *waiter {
 	return nil
 }
 
-// Who waits for a place gets the next that is free, each one of an account in its turn, and each account in
-// its own. What is not used goes to the next, and one that has gone gets none.
+// A waiter gets the next free slot, in turn within its account, and accounts in turn. An unused slot goes to
+// the next, and a waiter that has left gets none.
 func TestBudgetGrantsInTurn(t *testing.T) {
 	b := NewBudget(6, 2)
 	var d []*waiter
@@ -135,8 +135,8 @@ func TestBudgetGrantsInTurn(t *testing.T) {
 	}
 }
 
-// The queues take turns; one that may not begin holds up none, and one account's crowd leaves room for
-// another's.
+// The queues take turns; one that may not begin delays none, and many deliveries of one account leave space
+// for another's.
 func TestQueuesTakeTurns(t *testing.T) {
 	q := NewQueues[string](16, make(chan struct{}, 1))
 	put := func(account string, n int) (in int) {
@@ -171,7 +171,7 @@ func TestQueuesTakeTurns(t *testing.T) {
 }
 
 // An account has so many connections to one address, whatever the names; a dial beyond that waits for a
-// second, and gets the next that is free. Other accounts and other addresses are not concerned, and all
+// second, and gets the next that is free. Other accounts and other addresses are not affected, and all
 // addresses of an IPv6 network are one.
 func TestAddressesBoundConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

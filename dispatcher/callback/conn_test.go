@@ -50,8 +50,7 @@ func TestOneConnectionCarriesABurst(t *testing.T) {
 	}
 }
 
-// TestAnswersThatEndTheConnection: what cannot be told apart from the next answer must not be followed by a
-// request.
+// TestAnswersThatEndTheConnection: after data that may be the next answer no request may be sent.
 func TestAnswersThatEndTheConnection(t *testing.T) {
 	for _, answer := range []string{
 		"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
@@ -146,8 +145,8 @@ func TestNothingIsSentForAnotherDestination(t *testing.T) {
 	}
 }
 
-// TestWriteThatFails: the count of bytes that the kernel took decides between released and unknown, byte by
-// byte.
+// TestWriteThatFails: the count of bytes that the kernel accepted decides between released and unknown, byte
+// by byte.
 func TestWriteThatFails(t *testing.T) {
 	c := newClient(10 * time.Second)
 	for taken, want := range map[int]facts.Verdict{

@@ -59,8 +59,8 @@ func TestReceiversWithoutAGoodTLSSession(t *testing.T) {
 		"TLS 1.1 only": {
 			&tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, "protocol version",
 		},
-		// Go's own server lets an HTTP/1.1 client through where only h2 is offered, so another protocol
-		// stands for it here.
+		// Go's own server lets an HTTP/1.1 client through if only h2 is offered, so another protocol is used
+		// here.
 		"other ALPN": {&tls.Config{NextProtos: []string{"spdy/3"}}, "no application protocol"},
 	} {
 		r := receive(t, row.config, okAnswer)
@@ -78,7 +78,7 @@ func TestReceiversWithoutAGoodTLSSession(t *testing.T) {
 	}
 }
 
-// listen starts a TCP server without TLS; it says greeting, then waits for the client to go, or closes at
+// listen starts a TCP server without TLS; it sends greeting, then waits for the client to leave, or closes at
 // once.
 func listen(t *testing.T, greeting string, hold bool) string {
 	t.Helper()

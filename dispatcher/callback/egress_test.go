@@ -19,8 +19,8 @@ import (
 // egress is a real egress proxy on loopback that records what it is asked for and behaves as the test says.
 type egress struct {
 	listener net.Listener
-	config   *tls.Config // nil: spoken to in the clear
-	// greet takes a connection over before anything is read; nil: requests are read.
+	config   *tls.Config // nil: plaintext
+	// greet takes over a connection before anything is read; nil: requests are read.
 	greet func(net.Conn)
 	// answer is called for each request; nil: forward.
 	answer func(egressConn, string)
@@ -34,7 +34,7 @@ type egress struct {
 
 // egressConn is the proxy's side of a connection from the client.
 type egressConn struct {
-	net.Conn // TLS where it is spoken
+	net.Conn // with TLS if the proxy has it
 	tcp      *net.TCPConn
 	proxy    *egress
 }
@@ -46,12 +46,12 @@ func (c egressConn) reset() {
 	_ = c.tcp.Close()
 }
 
-// hold waits until the client is gone.
+// hold waits until the client has left.
 func (c egressConn) hold() { _, _ = io.Copy(io.Discard, c) }
 
 const established = "HTTP/1.1 200 Connection established\r\n\r\n"
 
-// forward does what a good proxy does.
+// forward does what a correct proxy does.
 func (c egressConn) forward(target string) { c.forwardAfter(established, target) }
 
 func (c egressConn) forwardAfter(answer, target string) {
@@ -72,7 +72,7 @@ func (c egressConn) forwardAfter(answer, target string) {
 	_, _ = far.Close(), c.tcp.Close()
 }
 
-// startEgress runs a proxy; with TLS towards its clients where config is not nil.
+// startEgress runs a proxy; with TLS towards its clients if config is not nil.
 func startEgress(t *testing.T, config *tls.Config, answer func(egressConn, string)) *egress {
 	t.Helper()
 	return startEgressGreeting(t, config, nil, answer)
@@ -119,7 +119,7 @@ func (e *egress) accept() {
 	}
 }
 
-// hold keeps a connection to be closed at the end; false: the end has come already.
+// hold registers a connection to be closed at the end; false if the end has come already.
 func (e *egress) hold(conn net.Conn) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -150,14 +150,14 @@ func (e *egress) serve(tcp *net.TCPConn) {
 	e.answer(c, request.RequestURI)
 }
 
-// requests returns what was asked so far.
+// requests returns the requests so far.
 func (e *egress) requests() []*http.Request {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.asked)
 }
 
-// targets returns what tunnels were asked for so far.
+// targets returns the targets of the tunnels so far.
 func (e *egress) targets() []string {
 	var all []string
 	for _, r := range e.requests() {
@@ -225,12 +225,11 @@ func clientThrough(p *callback.Proxy, timeout time.Duration) *callback.Client {
 	})
 }
 
-// bothWays runs a test through a proxy that is spoken to in the clear, and through one that is spoken to
-// over TLS.
+// bothWays runs a test through a plaintext proxy, and through a proxy with TLS.
 func bothWays(t *testing.T, run func(t *testing.T, config *tls.Config)) {
 	t.Helper()
 	t.Run("http", func(t *testing.T) {
-		t.Parallel() // with the other way: some tests are waits
+		t.Parallel() // in parallel with the other: some tests are waits
 		run(t, nil)
 	})
 	t.Run("https", func(t *testing.T) {
@@ -239,7 +238,7 @@ func bothWays(t *testing.T, run func(t *testing.T, config *tls.Config)) {
 	})
 }
 
-// says returns a behaviour that answers and then waits for the client to go.
+// says returns a behaviour that answers and then waits for the client to leave.
 func says(parts ...string) func(egressConn, string) {
 	return func(c egressConn, _ string) {
 		c.say(strings.Join(parts, ""))

@@ -10,7 +10,7 @@ import (
 )
 
 // WaitReadable lets tests outside the package wait until something has arrived on the connection, without
-// taking it in.
+// reading it.
 func WaitReadable(cn *Conn) error {
 	_ = cn.wire.SetReadDeadline(time.Now().Add(10 * time.Second))
 	raw, err := cn.wire.Conn.(syscall.Conn).SyscallConn()
@@ -52,7 +52,7 @@ func Watch(c *Client, seen func(address string)) {
 	}
 }
 
-// CutAfter makes the connection fail once the kernel has taken n more bytes.
+// CutAfter makes the connection fail once the kernel has accepted n more bytes.
 func CutAfter(cn *Conn, n int) { cn.wire.Conn = &cutConn{Conn: cn.wire.Conn, left: n} }
 
 type cutConn struct {

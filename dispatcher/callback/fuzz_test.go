@@ -15,7 +15,7 @@ import (
 	"verifyd/sessions/facts"
 )
 
-// tap counts what is taken from a connection.
+// tap counts the bytes read from a connection.
 type tap struct {
 	io.Reader
 	taken int
@@ -93,8 +93,8 @@ var answers = []string{
 	"HTTP/1.1 200 OK\r\n" + strings.Repeat("A: b\r\n", maxHeaderBytes/6) + "\r\n",
 }
 
-// What we call an answer, and above all delivered, net/http reads with the same status, however the bytes
-// were cut on their way. No more is read than the bounds say.
+// net/http reads an answer that we accept, above all as delivered, with the same status, however the bytes
+// were split on their way. No more is read than the bounds say.
 func FuzzAnswer(f *testing.F) {
 	for _, seed := range answers {
 		f.Add([]byte(seed))
@@ -131,7 +131,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// A tunnel stands where the proxy's status is one of success, as net/http reads it, and what is taken of the
+// A tunnel is open if the proxy's status is a success, as net/http reads it, and what is read of the
 // connection ends with its header: the next byte is the receiver's.
 func FuzzProxyAnswer(f *testing.F) {
 	for _, seed := range answers {

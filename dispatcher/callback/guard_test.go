@@ -17,10 +17,10 @@ import (
 	"verifyd/sessions/urlpolicy"
 )
 
-// leastGuarded is how many hostile URLs are promised.
+// leastGuarded is the documented number of hostile URLs.
 const leastGuarded = 150
 
-// guarded is one hostile URL. PORT stands for the port that the traps listen on.
+// guarded is one hostile URL. PORT is replaced by the port of the traps.
 type guarded struct {
 	url string
 	// answers holds what the URL's name resolves to at its first, second and each later question, in words
@@ -29,8 +29,8 @@ type guarded struct {
 	dials   int // 1 when zero
 }
 
-// hostileLiterals name this machine, a private network or a cloud's inside, in every notation that some
-// program reads as an address, and hide hosts in parts of a URL that some program takes for the host.
+// hostileLiterals name this machine, a private network or a cloud's inside, in every notation that a program
+// reads as an address, and hide hosts in parts of a URL that a program reads as the host.
 var hostileLiterals = []string{
 	// dotted decimal
 	"https://127.0.0.1:PORT/", "https://127.0.0.3:PORT/", "https://127.255.255.254:PORT/",
@@ -98,7 +98,7 @@ var hostileLiterals = []string{
 	// names of this machine
 	"https://localhost:PORT/", "https://LOCALHOST:PORT/", "https://localhost.:PORT/",
 	"https://a.localhost:PORT/", "https://a.b.LocalHost.:PORT/",
-	// hosts hidden where a careless parser looks
+	// hosts hidden for a careless parser
 	"https://hooks.example@127.0.0.1:PORT/", "https://hooks.example:443@127.0.0.1:PORT/",
 	"https://127.0.0.1:PORT@hooks.example/", "https://@127.0.0.1:PORT/",
 	"https://hooks.example\\@127.0.0.1:PORT/", "https:\\\\127.0.0.1:PORT\\", "https:/\\127.0.0.1:PORT/",
@@ -157,7 +157,7 @@ func guardedURLs() []guarded {
 			guarded{url: name(5, i), answers: []string{first + " 127.0.0.1 ::1 " + last}},
 		)
 	}
-	// names that say what they are, and still are judged by what they resolve to
+	// telling names, which are still judged by what they resolve to
 	for i, url := range []string{
 		"https://127.0.0.1.nip.example:PORT/", "https://0x7f000001.example:PORT/",
 		"https://localtest.example:PORT/", "https://metadata:PORT/",
@@ -182,7 +182,7 @@ func lastOf(p netip.Prefix) netip.Addr {
 	return ip
 }
 
-// zone makes a name server for all the rows' names. A name that no row gives resolves to the trap.
+// zone returns a name server for all the rows' names. A name that is in no row resolves to the trap.
 func zone(t *testing.T, rows []guarded) *nameServer {
 	t.Helper()
 	answers := map[string][]string{}
@@ -210,7 +210,7 @@ func parseAddrs(words string) []netip.Addr {
 	return ips
 }
 
-// connections records the addresses that sockets were let through to.
+// connections records the addresses that sockets were allowed to connect to.
 type connections struct {
 	mu   sync.Mutex
 	seen []string
@@ -231,9 +231,9 @@ func (c *connections) take() []string {
 	return seen
 }
 
-// TestGuard offers every hostile URL to the policy and, if it is taken, dials it as a delivery would, through
-// a real name server. Connections are counted twice: at the sockets, whatever the address, and at traps on
-// loopback.
+// TestGuard offers every hostile URL to the policy and, if it is accepted, dials it as a delivery would,
+// through a real name server. Connections are counted twice: at the sockets, whatever the address, and at
+// traps on loopback.
 func TestGuard(t *testing.T) {
 	rows := guardedURLs()
 	distinct := map[string]bool{}
@@ -258,7 +258,7 @@ func TestGuard(t *testing.T) {
 		}
 	}
 	traps := []*receiver{receiveOn(t, "127.0.0.1:"+port, conf, okAnswer)}
-	if l, err := net.Listen("tcp", "[::1]:"+port); err == nil { // where the machine has IPv6
+	if l, err := net.Listen("tcp", "[::1]:"+port); err == nil { // if the machine has IPv6
 		_ = l.Close()
 		traps = append(traps, receiveOn(t, "[::1]:"+port, conf, okAnswer))
 	}
@@ -301,7 +301,7 @@ func TestGuard(t *testing.T) {
 		len(distinct), public.conns)
 }
 
-// guardOnce takes one row as far as it gets.
+// guardOnce tests one row as far as it gets.
 func guardOnce(t *testing.T, c *callback.Client, policy *urlpolicy.Policy, row guarded,
 	port string) (refused bool) {
 	t.Helper()

@@ -77,7 +77,7 @@ var hostile = []struct {
 	{"leaves TLS", func(p peer) { _, _ = p.tcp.Write([]byte("HTTP/1.1 200 OK\r\n\r\n")) }, unknown,
 		failure.Protocol, 0},
 
-	// a status line, then trouble
+	// a status line, then a failure
 	{"answers 200, then hangs in the header", func(p peer) { p.say("HTTP/1.1 200 OK\r\nX-A: b\r\n") },
 		delivered, "", 200},
 	{"answers 200, then hangs in the body",
@@ -105,7 +105,7 @@ var hostile = []struct {
 	{"answers 500, then hangs", func(p peer) { p.say("HTTP/1.1 500 No\r\n") }, rejected, failure.Status,
 		500},
 
-	// odd but whole
+	// odd but complete
 	{"answers 200 twice", func(p peer) { okAnswer(p); okAnswer(p) }, delivered, "", 200},
 	{"answers 204 after three informational ones", func(p peer) {
 		p.say(strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", 3) + "HTTP/1.1 204 No Content\r\n\r\n")
@@ -224,8 +224,7 @@ func TestStoppingAfterTheStatusLineKeepsTheVerdict(t *testing.T) {
 		p.say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n")
 		stop()
 	})
-	// Whether the status line or the stop is seen first is a race; both verdicts are true, and neither may
-	// be anything else.
+	// Whether the status line or the stop is seen first is a race; both verdicts are true, and no other is.
 	answer := attempt(ctx, t, newClient(time.Minute), r.url(t))
 	if answer.Verdict != delivered && answer.Verdict != unknown || answer.Reusable {
 		t.Errorf("%+v", answer)

@@ -147,8 +147,8 @@ func TestDeadTunnelsReleaseTheClaim(t *testing.T) {
 	})
 }
 
-// TestWriteThatFailsInATunnel: also below two layers of TLS, what the kernel took decides between released
-// and unknown.
+// TestWriteThatFailsInATunnel: also below two layers of TLS, what the kernel accepted decides between
+// released and unknown.
 func TestWriteThatFailsInATunnel(t *testing.T) {
 	bothWays(t, func(t *testing.T, config *tls.Config) {
 		for taken, want := range map[int]facts.Verdict{
@@ -175,7 +175,7 @@ func TestWriteThatFailsInATunnel(t *testing.T) {
 	})
 }
 
-// badProxies holds what proxies do instead of giving a tunnel.
+// badProxies holds what proxies do instead of opening a tunnel.
 var badProxies = []struct {
 	name   string
 	answer func(egressConn, string)
@@ -291,7 +291,7 @@ func TestProxiesThatGiveNoTunnel(t *testing.T) {
 	})
 }
 
-// waitsFor is what is said of a proxy that does not answer within the dial's part of an attempt's time-out.
+// waitsFor is the error for a proxy that does not answer within the dial's part of an attempt's timeout.
 func waitsFor(timeout time.Duration) string { return "within " + (timeout / 2).String() }
 
 // noTunnel dials and checks the NotSent that it must end in.
@@ -326,7 +326,7 @@ func wantNoTunnel(t *testing.T, name string, cn *callback.Conn, err error, u url
 	}
 }
 
-// TestProxiesThatCannotBeSpokenTo: what goes wrong before the proxy is asked anything.
+// TestProxiesThatCannotBeSpokenTo: failures before the proxy gets a request.
 func TestProxiesThatCannotBeSpokenTo(t *testing.T) {
 	gone := startEgress(t, nil, nil)
 	gone.stop()
@@ -428,7 +428,7 @@ func TestTheProxyMayBeNamedAndPrivate(t *testing.T) {
 	})
 }
 
-// TestReceiversBehindAProxy: what a receiver does inside the tunnel is told as its own doing.
+// TestReceiversBehindAProxy: a failure of the receiver inside the tunnel is reported as the receiver's.
 func TestReceiversBehindAProxy(t *testing.T) {
 	bothWays(t, func(t *testing.T, config *tls.Config) {
 		e := startEgress(t, config, nil)
@@ -511,9 +511,9 @@ func closedPort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// TestTheTunnelBeginsRightAfterTheHeader: the answer is read exactly. What a proxy puts behind it is never
-// part of its header, and never taken for a receiver's answer: it breaks the TLS handshake. What the
-// receiver says is all there.
+// TestTheTunnelBeginsRightAfterTheHeader: the answer is read exactly. What a proxy sends after it is never
+// part of its header, and never taken for a receiver's answer: it breaks the TLS handshake. The receiver's
+// data is complete.
 func TestTheTunnelBeginsRightAfterTheHeader(t *testing.T) {
 	bothWays(t, func(t *testing.T, config *tls.Config) {
 		for _, answer := range []string{
@@ -551,7 +551,7 @@ func TestTheTunnelBeginsRightAfterTheHeader(t *testing.T) {
 }
 
 // TestTheNextAddressIsAskedFor: a proxy's answer about one address says nothing about the next; its own
-// trouble does.
+// failure does.
 func TestTheNextAddressIsAskedFor(t *testing.T) {
 	public := receiveOn(t, "127.0.0.2:0", nil, okAnswer)
 	_, port, _ := strings.Cut(public.listener.Addr().String(), ":")
@@ -590,7 +590,7 @@ func TestTheNextAddressIsAskedFor(t *testing.T) {
 	}{
 		{[]string{"407"}, 1, "wants other credentials"},
 		{[]string{""}, 1, "closed the connection"},
-		// the proxy's own trouble is the better explanation
+		// the proxy's own failure is the better explanation
 		{[]string{"503", ""}, 2, "closed the connection"},
 	} {
 		e := refusing(row.answers...)
@@ -612,8 +612,8 @@ func TestTheNextAddressIsAskedFor(t *testing.T) {
 	}
 }
 
-// TestASilentAddressBehindAProxyDelaysOnly: while the proxy waits for the first address, the second gets its
-// turn beside it.
+// TestASilentAddressBehindAProxyDelaysOnly: while the proxy waits for the first address, the second is tried
+// in parallel.
 func TestASilentAddressBehindAProxyDelaysOnly(t *testing.T) {
 	bothWays(t, func(t *testing.T, config *tls.Config) {
 		public := receiveOn(t, "127.0.0.2:0", nil, okAnswer)
@@ -653,7 +653,7 @@ func TestStoppingWhileTheProxyIsAsked(t *testing.T) {
 }
 
 // TestGuardBehindAProxy offers every hostile URL through a proxy. What it is asked for is counted at the
-// proxy itself: nothing but the permitted address, and never a name, which it would resolve anew.
+// proxy itself: nothing but the permitted address, and never a name, which it would resolve again.
 func TestGuardBehindAProxy(t *testing.T) {
 	rows := guardedURLs()
 	conf := &tls.Config{

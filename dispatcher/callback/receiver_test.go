@@ -29,7 +29,7 @@ const (
 	testSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	testID     = sessions.ID("abcdefghijklmnopqrstuvwxyz234567")
 
-	// quick is the attempt's time-out where a test waits for it. It leaves a loaded machine room for a
+	// quick is the attempt's timeout in tests that wait for it. It leaves a loaded machine time for a
 	// handshake.
 	quick = 2 * time.Second
 )
@@ -72,7 +72,7 @@ type peer struct {
 
 func (p peer) say(s string) { _, _ = io.WriteString(p, s) }
 
-// reset ends the connection with a RST; what was said before is on its way already.
+// reset ends the connection with a RST; what was sent before is on its way already.
 func (p peer) reset() {
 	_ = p.tcp.SetLinger(0)
 	_ = p.tcp.Close()

@@ -15,7 +15,7 @@ import (
 	"verifyd/sessions/failure"
 )
 
-// holding is a receiver's socket that lets through only so much of what it is given, once it is told to.
+// holding is a receiver's socket that can be told to send only a part of what is written.
 type holding struct {
 	net.Conn
 
@@ -45,7 +45,7 @@ func (h *holding) Write(b []byte) (int, error) {
 }
 
 // The beginning of an answer that nobody asked for is enough to never use a connection again: its rest would
-// come after the next request, and be read as the answer to that. It may come in the same segment as the
+// arrive after the next request, and be read as the answer to that. It may arrive in the same segment as the
 // answer before, or later.
 func TestBeginningOfAnUnaskedAnswerEndsTheConnection(t *testing.T) {
 	for _, bytes := range []int{1, 4, 5, 6, 20} {
@@ -85,7 +85,7 @@ func TestBeginningOfAnUnaskedAnswerEndsTheConnection(t *testing.T) {
 	}
 }
 
-// answerAndBegin answers one request and sends so many bytes of another answer.
+// answerAndBegin answers one request and sends some bytes of another answer.
 func answerAndBegin(l net.Listener, config *tls.Config, bytes int, together bool, later <-chan struct{}) {
 	conn, err := l.Accept()
 	if err != nil {

@@ -139,8 +139,8 @@ func TestEverySecretSigns(t *testing.T) {
 	}
 }
 
-// A private key's signature is over the same content, and the secrets' stay as they are. What the official
-// library makes of the header is what those do that know version 1 alone.
+// A private key's signature is over the same content, and the secrets' stay as they are. The official library
+// reads the header like receivers that support only version 1.
 func TestPrivateKeysSign(t *testing.T) {
 	seed := []byte("0123456789abcdef0123456789abcdef")
 	cb := sample()

@@ -128,7 +128,8 @@ func always(ips ...string) func(string, int) ([]netip.Addr, int) {
 // onlySecond plays the public internet: 127.0.0.2 may be reached, 127.0.0.1 may not.
 var onlySecond = urlpolicy.NewPolicy([]netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}, nil)
 
-// publicAndTrap starts a receiver on 127.0.0.2 and one on the same port of 127.0.0.1 that nobody may reach.
+// publicAndTrap starts a receiver on 127.0.0.2 and one on the same port of 127.0.0.1 that must not be
+// reached.
 func publicAndTrap(t *testing.T) (public, trap *receiver, u urlpolicy.URL) {
 	t.Helper()
 	public = receiveOn(t, "127.0.0.2:0", nil, okAnswer)
@@ -178,7 +179,7 @@ func TestOnlyPermittedAddressesAreDialled(t *testing.T) {
 }
 
 // TestRebinding: the name answers with a permitted address first and with a forbidden one from then on. Each
-// dial judges the address it dials; nothing is remembered, nothing is asked twice for one dial.
+// dial checks the address it dials; nothing is cached, nothing is resolved twice for one dial.
 func TestRebinding(t *testing.T) {
 	public, trap, u := publicAndTrap(t)
 	s := serveNames(t, func(_ string, n int) ([]netip.Addr, int) {
@@ -246,7 +247,7 @@ func TestNamesWithoutAnAddress(t *testing.T) {
 	}
 }
 
-// TestTheNextAddressIsTried: the first address refuses the connection, the second takes it.
+// TestTheNextAddressIsTried: the first address refuses the connection, the second accepts it.
 func TestTheNextAddressIsTried(t *testing.T) {
 	public := receiveOn(t, "127.0.0.2:0", nil, okAnswer)
 	_, port, _ := strings.Cut(public.listener.Addr().String(), ":")
@@ -258,8 +259,8 @@ func TestTheNextAddressIsTried(t *testing.T) {
 	}
 }
 
-// TestASilentAddressDelaysOnly: the first address swallows the connection attempt; the second gets its turn
-// beside it.
+// TestASilentAddressDelaysOnly: the first address swallows the connection attempt; the second is tried in
+// parallel.
 func TestASilentAddressDelaysOnly(t *testing.T) {
 	public := receiveOn(t, "127.0.0.2:0", nil, okAnswer)
 	_, port, _ := strings.Cut(public.listener.Addr().String(), ":")

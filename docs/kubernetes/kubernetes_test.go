@@ -1,5 +1,5 @@
-// Package kubernetes_test judges the manifests beside it, as Kustomize renders them: by the types of the
-// Kubernetes API, strictly, and by what holds them together.
+// Package kubernetes_test checks the manifests in this folder, as Kustomize renders them: against the types
+// of the Kubernetes API, strictly, and for consistency.
 package kubernetes_test
 
 import (
@@ -31,7 +31,7 @@ import (
 
 const namespace = "verifyd"
 
-// made are the objects that docs/OPERATING.md has operators make from files: secrets, and the configuration
+// made are the objects that operators create from files, by docs/OPERATING.md: secrets, and the configuration
 // of the NATS servers.
 var made = []string{
 	"verifyd-edge", "verifyd-dispatcher", "verifyd-operator", "verifyd-nats", "verifyd-networks",
@@ -44,7 +44,7 @@ type pod struct {
 	corev1.PodTemplateSpec
 }
 
-// cluster is what all manifests together make.
+// cluster has the objects of all manifests.
 type cluster struct {
 	objects  []runtime.Object
 	pods     []pod
@@ -52,7 +52,7 @@ type cluster struct {
 	settings []*corev1.ConfigMap
 }
 
-// decoder knows the kinds that are used here, and no field that they do not have.
+// decoder accepts the kinds that are used here, and only their fields.
 func decoder(t *testing.T) runtime.Decoder {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -87,10 +87,10 @@ func documents(t *testing.T, path string) (docs [][]byte) {
 	}
 }
 
-// overlays are what is rendered.
+// overlays are the rendered folders.
 var overlays = []string{"base", "example"}
 
-// each judges every overlay.
+// each checks every overlay.
 func each(t *testing.T, judge func(t *testing.T, c *cluster)) {
 	for _, folder := range overlays {
 		t.Run(folder, func(t *testing.T) { judge(t, load(t, folder)) })
@@ -126,7 +126,7 @@ func load(t *testing.T, folder string) *cluster {
 	return c
 }
 
-// The files themselves are strict, too, before a tool has read them: no member stands twice. All are named.
+// The files themselves are strict, too, before a tool has read them: no member occurs twice. All are named.
 func TestFilesAreStrict(t *testing.T) {
 	files, err := filepath.Glob("base/*.yaml")
 	if err != nil || len(files) < 6 {
@@ -208,7 +208,7 @@ func matches(t *testing.T, s *metav1.LabelSelector, of map[string]string) bool {
 	return selector.Matches(labels.Set(of))
 }
 
-// selected returns the pods that a selector means; there must be one.
+// selected returns the pods of a selector; there must be one.
 func (c *cluster) selected(t *testing.T, who string, s *metav1.LabelSelector) (pods []pod) {
 	t.Helper()
 	for _, p := range c.pods {
@@ -275,7 +275,7 @@ func everyPodIsHardened(t *testing.T, c *cluster) {
 	}
 }
 
-// What one object says of another is so.
+// References between objects are correct.
 func TestReferencesHold(t *testing.T) {
 	each(t, referencesHold)
 }
@@ -319,7 +319,7 @@ func referencesHold(t *testing.T, c *cluster) {
 	}
 }
 
-// judgeVolumes looks at where volumes come from and whether they are mounted.
+// judgeVolumes checks where volumes come from and whether they are mounted.
 func (c *cluster) judgeVolumes(t *testing.T, p pod) {
 	t.Helper()
 	for _, v := range p.Spec.Volumes {
@@ -352,7 +352,7 @@ func (c *cluster) judgeVolumes(t *testing.T, p pod) {
 	}
 }
 
-// judgePolicy looks at whom a policy is about, whom it names, and at which ports.
+// judgePolicy checks the pods of a policy, its peers, and the ports.
 func (c *cluster) judgePolicy(t *testing.T, o *networkingv1.NetworkPolicy) {
 	t.Helper()
 	who := "NetworkPolicy " + o.Name

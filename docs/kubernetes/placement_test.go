@@ -12,8 +12,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 )
 
-// What runs on is spread over nodes and zones, and a drain of nodes leaves enough of it. Who sets how many
-// there are is one: the manifest or an autoscaler.
+// Long-running pods are spread over nodes and zones, and a drain of nodes leaves enough of them. Only one
+// sets their number: the manifest or an autoscaler.
 func TestFailuresCostAPart(t *testing.T) {
 	each(t, func(t *testing.T, c *cluster) {
 		running := 0
@@ -43,7 +43,7 @@ func TestFailuresCostAPart(t *testing.T) {
 	})
 }
 
-// judgePlaces looks at where pods of a template go, and how many of them a drain takes at once.
+// judgePlaces checks where pods of a template are placed, and how many of them a drain takes at once.
 func (c *cluster) judgePlaces(t *testing.T, name string, p corev1.PodTemplateSpec) {
 	t.Helper()
 	var apart []corev1.PodAffinityTerm
@@ -87,8 +87,8 @@ func (c *cluster) scaler(of string) *autoscalingv2.HorizontalPodAutoscaler {
 	return nil
 }
 
-// The autoscaler of the dispatchers asks for the metric that the adapter's rule makes. Which series it is
-// made of is there: cmd/verifyd looks.
+// The autoscaler of the dispatchers uses the metric of the adapter's rule. cmd/verifyd checks that its series
+// exists.
 func TestAdapterMakesTheMetric(t *testing.T) {
 	var adapter struct {
 		ExternalRules []struct {
@@ -109,7 +109,7 @@ func TestAdapterMakesTheMetric(t *testing.T) {
 	})
 }
 
-// Nothing goes in or out of a pod but what a policy names, and the pods that talk have one.
+// Nothing enters or leaves a pod except what a policy names, and the pods that talk have one.
 func TestEveryPodHasItsPolicy(t *testing.T) {
 	each(t, func(t *testing.T, c *cluster) {
 		closed, of := false, map[string]int{}

@@ -14,18 +14,18 @@ import (
 const (
 	architecture = "../ARCHITECTURE.md"
 	guarantees   = "../GUARANTEES.md"
-	// maxSitting is how many lines somebody reads in one sitting.
+	// maxSitting is how many lines can be read in one sitting.
 	maxSitting = 150
 )
 
 var (
-	// named is what stands in backquotes: a package, or a function, type or method of one.
+	// named is what is in backquotes: a package, or a function, type or method of one.
 	named = regexp.MustCompile("`((?:cmd|edge|sessions|dispatcher|natsconf)(?:/[a-z]+)*)((?:\\.\\w+){0,2})`")
 	// documented is the number of names below which the expression no longer finds them.
 	documented = 40
 )
 
-// Every package and function that docs/ARCHITECTURE.md names is there.
+// Every package and function in docs/ARCHITECTURE.md exists.
 func TestArchitectureNamesWhatThereIs(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(architecture)
@@ -48,7 +48,7 @@ func TestArchitectureNamesWhatThereIs(t *testing.T) {
 	}
 }
 
-// What is to be read as a whole is short enough for that.
+// Documents that are to be read as a whole are short enough.
 func TestReadInOneSitting(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{architecture, guarantees} {
@@ -62,8 +62,8 @@ func TestReadInOneSitting(t *testing.T) {
 	}
 }
 
-// declarations returns what a package declares: "Func", "Type" and "Type.Method", and "" where there is such
-// a package.
+// declarations returns what a package declares: "Func", "Type" and "Type.Method", and "" if there is such a
+// package.
 func declarations(t *testing.T, folder string) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}

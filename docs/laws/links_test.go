@@ -15,7 +15,7 @@ var (
 	notAName  = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// What a document links to within the repository is there: the file, and the heading in it.
+// The targets of a document's links within the repository exist: the file, and the heading in it.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	links := 0
@@ -48,7 +48,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// leadsTo reports whether a file is there, with a heading that has the anchor, if one is asked for.
+// leadsTo reports whether a file exists, with a heading for the anchor, if there is one.
 func leadsTo(file, anchor string) bool {
 	text, err := os.ReadFile(file)
 	if err != nil {

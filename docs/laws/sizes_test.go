@@ -22,15 +22,15 @@ const (
 	maxColumns   = 110 // of a line of Go; a tab counts four
 )
 
-// size is what a package measures.
+// size has the measures of a package.
 type size struct{ files, exported, methods int }
 
-// larger are the packages that do not keep to the sizes yet, and how large they are: they may become smaller.
+// larger are the packages that exceed the sizes, with their sizes: they may only become smaller.
 var larger = map[string]size{
 	"edge/client": {15, 69, 25}, // the codes of all problems are names
 }
 
-// Packages, types, files and lines keep to their sizes. With -v it prints the sizes of all packages.
+// Packages, types, files and lines are within their sizes. With -v it prints the sizes of all packages.
 func TestSizes(t *testing.T) {
 	t.Parallel()
 	sizes := map[string]*size{}
@@ -109,8 +109,8 @@ func eachFile(ext string, do func(name, path string) error) error {
 	})
 }
 
-// measure returns how many lines a file has, and which are too wide. A line with a raw string may be: its
-// content is not the project's layout, and that of a struct tag cannot be wrapped. So may an address.
+// measure returns how many lines a file has, and which are too wide. A line with a raw string is allowed to
+// be: its content is not the project's layout, and that of a struct tag cannot be wrapped. So may an address.
 func measure(path string) (lines int, wide []int, err error) {
 	source, err := os.ReadFile(path)
 	if err != nil {
@@ -130,7 +130,7 @@ func measure(path string) (lines int, wide []int, err error) {
 
 var addressAlone = regexp.MustCompile(`^ *// https://\S+$`)
 
-// rawLines are the lines on which a raw string stands, or a part of one.
+// rawLines returns the lines with a raw string, or a part of one.
 func rawLines(source []byte) map[int]bool {
 	lines := map[int]bool{}
 	files := token.NewFileSet()

@@ -44,7 +44,7 @@ var retiredPhrases = []struct {
 // retiredVerb is the verb of a doc comment: "Name gives the name".
 var retiredVerb = regexp.MustCompile(`^\w+ gives\b`)
 
-// own is where the words themselves stand.
+// own is where the words themselves are.
 const own = "docs/laws/"
 
 func TestRetiredWords(t *testing.T) {
@@ -72,7 +72,7 @@ func TestRetiredWords(t *testing.T) {
 	}
 }
 
-// judgeGo looks at what a file declares, and at its comments.
+// judgeGo checks the declarations and comments of a file.
 func judgeGo(t *testing.T, name, path string) error {
 	t.Helper()
 	files := token.NewFileSet()

@@ -15,8 +15,8 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-// The image is loaded into an engine, and runs there with a root that nobody can write to, without
-// capabilities, and with no more system calls than the packages' unit grants.
+// The image is loaded into an engine, and runs there with a read-only root, without capabilities, and with no
+// more system calls than the packages' unit allows.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	b := release(t)
@@ -70,7 +70,7 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// profile writes the unit's filter of system calls as engines of containers read it.
+// profile writes the unit's filter of system calls in the form of container engines.
 func profile(t *testing.T) (file string) {
 	t.Helper()
 	type rule struct {

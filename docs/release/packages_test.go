@@ -27,11 +27,11 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-// debian is a Debian of its own in a folder, where packages are installed as root.
+// debian is a Debian in a folder, where packages are installed as root.
 type debian struct{ root string }
 
-// newDebian returns a Debian of the smallest size with what the package depends on. It is made once, and
-// kept beside what Go has compiled.
+// newDebian returns a minimal Debian with the package's dependencies. It is created once, and kept next to
+// Go's build cache.
 func newDebian(t *testing.T) debian {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -49,7 +49,7 @@ func newDebian(t *testing.T) debian {
 	return d
 }
 
-// debianMade makes the archive once for all tests.
+// debianMade creates the archive once for all tests.
 var debianMade sync.Mutex
 
 func debianArchive(debootstrap string) (archive string, err error) {
@@ -107,10 +107,10 @@ func (d debian) credential(user string) *syscall.Credential {
 			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 		}
 	}
-	return &syscall.Credential{Uid: 1 << 30, Gid: 1 << 30} // nobody has it: what is run fails
+	return &syscall.Credential{Uid: 1 << 30, Gid: 1 << 30} // it does not exist: what is run fails
 }
 
-// as runs a program there that is to succeed, and returns what it prints.
+// as runs a program there that must succeed, and returns its output.
 func (d debian) as(t *testing.T, user string, line ...string) string {
 	t.Helper()
 	cmd := d.command(t.Context(), user, line...)
@@ -123,10 +123,10 @@ func (d debian) as(t *testing.T, user string, line ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// path returns where a file of that Debian lies here.
+// path returns the path of a file of that Debian on this system.
 func (d debian) path(name string) string { return filepath.Join(d.root, name) }
 
-// owned fails where a file is not there as it should be: "root:verifyd 640", or "" where it is to be gone.
+// owned fails unless a file has the owner and mode: "root:verifyd 640", or "" if it must not exist.
 func (d debian) owned(t *testing.T, name, want string) {
 	t.Helper()
 	got := ""
@@ -148,7 +148,7 @@ func (d debian) put(t *testing.T, path string) (name string) {
 	return name
 }
 
-// unit is what the package's unit says of a service.
+// unit has the settings of the package's unit.
 type unit map[string][]string
 
 func (d debian) unit(t *testing.T) unit {
@@ -162,7 +162,7 @@ func (d debian) unit(t *testing.T) unit {
 	return u
 }
 
-// start runs what the unit says, by its user and with its environment, until the test ends or it is stopped.
+// start runs the unit's command, as its user and with its environment, until the test ends or it is stopped.
 func (d debian) start(t *testing.T) (stop func()) {
 	t.Helper()
 	u := d.unit(t)
@@ -199,8 +199,8 @@ type integrator struct {
 	key, signing string
 }
 
-// configure writes a configuration as an operator would, for a network that is not real and a receiver on
-// this machine.
+// configure writes a configuration as an operator would, for a simulated network and a receiver on this
+// machine.
 func (d debian) configure(t *testing.T) *integrator {
 	t.Helper()
 	i := &integrator{got: make(chan client.Result, 1), base: natstest.Address(t), admin: natstest.Address(t)}
@@ -220,7 +220,7 @@ func (d debian) configure(t *testing.T) *integrator {
 	return i
 }
 
-// enroll makes an account and its key by the commands that an operator has.
+// enroll creates an account and its key with the operator's commands.
 func (i *integrator) enroll(t *testing.T, d debian) {
 	t.Helper()
 	const config = "--config=/etc/verifyd/config.yaml"
@@ -239,7 +239,7 @@ func (i *integrator) enroll(t *testing.T, d debian) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	natstest.Await(t, "the key is known", func() bool { // it was made beside the service, which polls for it
+	natstest.Await(t, "the key is known", func() bool { // it was created next to the running service, which polls for it
 		_, err := c.Usage(t.Context(), time.Now())
 		return err == nil
 	})
@@ -256,7 +256,7 @@ func (i *integrator) await(t *testing.T) {
 	})
 }
 
-// verify plays a session from its start to its callback, and returns it.
+// verify runs a session from its start to its callback, and returns it.
 func (i *integrator) verify(t *testing.T) client.Started {
 	t.Helper()
 	c, err := client.New("http://"+i.base, i.key)
@@ -285,7 +285,7 @@ func (i *integrator) verify(t *testing.T) client.Started {
 	return s
 }
 
-// nextBuilt is what next has made, once for all tests.
+// nextBuilt is the result of next, once for all tests.
 var (
 	nextMade  sync.Mutex
 	nextBuilt *builder
@@ -344,7 +344,7 @@ func TestDebian(t *testing.T) {
 	stop()
 
 	mine := config()
-	// As unattended upgrades do it: where both have changed the configuration, the operator's stays.
+	// As unattended upgrades do it: if both have changed the configuration, the operator's stays.
 	d.as(t, "root", "dpkg", "--force-confdef", "--force-confold", "--install",
 		d.put(t, b.next(t).file(t, ".deb")))
 	d.owned(t, "/etc/verifyd/config.yaml.dpkg-dist", "root:verifyd 640")
@@ -395,7 +395,7 @@ func TestRPM(t *testing.T) {
 	if said := output(t, rpm, "--checksig", "--nosignature", first); !strings.Contains(said, "digests OK") {
 		t.Errorf("checksig: %s", said)
 	}
-	// What it needs is not among this system's rpm packages.
+	// Its dependencies are not among this system's rpm packages.
 	do("--install", "--nodeps", first)
 	d.owned(t, "/etc/verifyd/config.yaml", "root:verifyd 640")
 	d.owned(t, "/var/lib/verifyd", "verifyd:verifyd 700")
@@ -421,7 +421,7 @@ func TestRPM(t *testing.T) {
 	}
 }
 
-// systemd finds nothing wrong with the unit, and little that it could still do to the machine.
+// systemd finds nothing wrong with the unit, and reports a low exposure.
 func TestUnit(t *testing.T) {
 	t.Parallel()
 	analyze := needs(t, "systemd-analyze")
@@ -430,7 +430,7 @@ func TestUnit(t *testing.T) {
 		t.Fatal("the unit does not run /usr/bin/verifyd twice")
 	}
 	file := filepath.Join(t.TempDir(), "verifyd.service")
-	// systemd wants what is run to be there.
+	// systemd requires that the program exists.
 	text = strings.ReplaceAll(text, "/usr/bin/verifyd ", "/bin/true ")
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
@@ -447,7 +447,7 @@ func TestUnit(t *testing.T) {
 	}
 }
 
-// systemCalls returns what the unit lets the service ask the kernel for.
+// systemCalls returns the system calls that the unit allows.
 func systemCalls(t *testing.T) (names []string) {
 	t.Helper()
 	analyze := needs(t, "systemd-analyze")

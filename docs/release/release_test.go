@@ -31,10 +31,10 @@ const repository = "../.."
 // here is the one target that the tests build: the packages' tests run on it.
 var here = target{"linux", runtime.GOARCH}
 
-// releasedIn is the folder of released. It is none of a test's, since all use it.
+// releasedIn is the folder of released. It belongs to no test, since all use it.
 var releasedIn string
 
-// released is a release of what is checked out, for one target.
+// released is a release of the checked-out source, for one target.
 var released = sync.OnceValues(func() (*builder, error) {
 	src, err := look(context.Background(), repository)
 	if err != nil {
@@ -76,7 +76,7 @@ func (b *builder) file(t *testing.T, suffix string) string {
 	return ""
 }
 
-// What is made of the same commit in another folder and at another time is the same, to the bit.
+// A release from the same commit in another folder and at another time is identical, to the bit.
 func TestSameBytesTwice(t *testing.T) {
 	t.Parallel()
 	first := release(t)
@@ -108,7 +108,7 @@ func TestSameBytesTwice(t *testing.T) {
 	}
 }
 
-// copyTree copies what git knows, and what is to be added to it, as it is now.
+// copyTree copies the tracked files, and new ones, as they are now.
 func copyTree(t *testing.T, to string) {
 	t.Helper()
 	list := output(t, "git", "-C", repository, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
@@ -127,7 +127,8 @@ func copyTree(t *testing.T, to string) {
 	}
 }
 
-// An archive is unpacked and run; its sums hold; it says which version it is, and has what is promised.
+// An archive is unpacked and run; its checksums are right; it reports its version, and has the documented
+// files.
 func TestArchive(t *testing.T) {
 	t.Parallel()
 	b := release(t)
@@ -158,7 +159,8 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// The bill of materials names what the binary was linked from, and the provenance what all was made of.
+// The bill of materials names what the binary was linked from, and the provenance what everything was built
+// from.
 func TestPapers(t *testing.T) {
 	t.Parallel()
 	b := release(t)
@@ -193,7 +195,7 @@ func TestPapers(t *testing.T) {
 		}
 	}
 	decode(t, b.file(t, ".intoto.json"), &statement)
-	if len(statement.Subject) != len(b.made)-2 { // but itself and the sums
+	if len(statement.Subject) != len(b.made)-2 { // except itself and the checksums
 		t.Errorf("%d subjects of %q", len(statement.Subject), b.made)
 	}
 	for _, s := range statement.Subject {
@@ -207,7 +209,7 @@ func TestPapers(t *testing.T) {
 	}
 }
 
-// What is a release says its number alone, and anything else says that it is none.
+// A release reports only its number, and any other build reports that it is none.
 func TestWhatIsARelease(t *testing.T) {
 	t.Parallel()
 	root, number := t.TempDir(), version.Number()
@@ -280,7 +282,7 @@ func TestDockerfile(t *testing.T) {
 	}
 }
 
-// after returns the rest of the line behind some text.
+// after returns the rest of the line after some text.
 func after(t *testing.T, text, what string) string {
 	t.Helper()
 	_, rest, ok := strings.Cut(text, what)
@@ -307,13 +309,13 @@ func decode(t *testing.T, path string, v any) {
 	}
 }
 
-// run runs a program that is to succeed.
+// run runs a program that must succeed.
 func run(t *testing.T, name string, args ...string) {
 	t.Helper()
 	_ = output(t, name, args...)
 }
 
-// output returns what a program that is to succeed writes.
+// output returns the output of a program that must succeed.
 func output(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(name, args...).CombinedOutput()

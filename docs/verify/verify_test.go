@@ -45,8 +45,8 @@ const nodeModulesVariable = "VERIFYD_TEST_NODE_MODULES"
 // libraries is the module whose folder holds the official libraries of all languages.
 const libraries = "github.com/standard-webhooks/standard-webhooks/libraries"
 
-// runtimes say how a guide's receiver is run in a folder that holds its files. lib is the folder of the
-// official library; it is empty if the standard library is used.
+// runtimes define how a guide's receiver is run in a folder with its files. lib is the folder of the official
+// library; it is empty if the standard library is used.
 var runtimes = map[string]struct {
 	program string
 	run     func(t *testing.T, dir, lib string, port int) *exec.Cmd
@@ -103,7 +103,7 @@ func runPHP(t *testing.T, dir, lib string, port int) *exec.Cmd {
 	return exec.Command("php", "-S", fmt.Sprintf("127.0.0.1:%d", port), filepath.Join(dir, "receiver.php"))
 }
 
-// rackup is as much of a Rack server as the test needs, so that no gem is.
+// rackup is as much of a Rack server as the test needs, so that no gem is required.
 const rackup = `
 require "socket"
 require "stringio"
@@ -148,8 +148,8 @@ const (
 	session     = sessions.ID("abcdefghijklmnopqrstuvwxyz234567")
 )
 
-// Each guide's code receives real callbacks, from the client that sends them, behind a proxy that speaks
-// https, as its comment says.
+// Each guide's code receives real callbacks, from the dispatcher's client, behind a proxy that speaks https,
+// as its comment describes.
 func TestGuides(t *testing.T) {
 	guides := verify.Guides()
 	if len(guides) != len(runtimes) {
@@ -179,7 +179,7 @@ func libraryFolder(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// try is a callback, and whether a receiver is to take it.
+// try is a callback, and whether a receiver must accept it.
 type try struct {
 	name    string
 	secrets []string
@@ -196,8 +196,8 @@ func publicKey(seed string) string {
 	return "whpk_" + base64.StdEncoding.EncodeToString(pair.Public().(ed25519.PublicKey))
 }
 
-// The guides to the public key take the signature by it alone. No official library of any language knows v1a,
-// so that what checks it here is each language's own ed25519, none of which is Go's that signs.
+// The guides to the public key verify only its signature. No official library of any language supports v1a,
+// so it is checked with each language's own ed25519, none of which is Go's, which signs.
 func tryPublicKey(t *testing.T, g verify.Guide) {
 	t.Helper()
 	if g.ID == "python" {
@@ -242,7 +242,7 @@ func tryOut(t *testing.T, g verify.Guide, code verify.Code, lib string) {
 	})
 }
 
-// judge sends callbacks, of which the receiver is to take four.
+// judge sends callbacks, of which the receiver must accept four.
 func (r *running) judge(t *testing.T, tries []try) {
 	t.Helper()
 	for _, c := range tries {
@@ -261,7 +261,7 @@ func (r *running) judge(t *testing.T, tries []try) {
 	}
 }
 
-// running is a guide's receiver, and the proxy before it.
+// running is a guide's receiver, and the proxy in front of it.
 type running struct {
 	url    urlpolicy.URL
 	client *callback.Client
@@ -299,7 +299,7 @@ func start(t *testing.T, g verify.Guide, code verify.Code, lib string) *running 
 	return r
 }
 
-// front is the proxy that speaks https, and changes a body where the test wants it.
+// front is the proxy that speaks https, and changes a body if the test wants it.
 func (r *running) front(t *testing.T, port int) {
 	t.Helper()
 	ca, err := localca.New()
@@ -357,7 +357,8 @@ func (r *running) send(t *testing.T, secrets []string, at time.Time, tamper bool
 	return conn.Send(t.Context(), request)
 }
 
-// sendTest sends the callback of a test key, by a client of its own: rightly signed, and nothing to act on.
+// sendTest sends the callback of a test key, with a client of its own: validly signed, and not to be
+// processed.
 func (r *running) sendTest(t *testing.T) int {
 	t.Helper()
 	const id, body = "cbtest_" + string(session),
@@ -390,7 +391,7 @@ func (r *running) sendTest(t *testing.T) int {
 	return response.StatusCode
 }
 
-// words is what a program says, read while it runs.
+// words is the output of a program, read while it runs.
 type words struct {
 	mu sync.Mutex
 	b  bytes.Buffer
