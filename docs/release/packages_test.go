@@ -239,7 +239,7 @@ func (i *integrator) enroll(t *testing.T, d debian) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	natstest.Await(t, "the key is known", func() bool { // it was created next to the running service, which polls for it
+	natstest.Await(t, "the key is known", func() bool { // the service polls for it
 		_, err := c.Usage(t.Context(), time.Now())
 		return err == nil
 	})

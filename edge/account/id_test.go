@@ -8,8 +8,8 @@ import (
 	"verifyd/sessions"
 )
 
-// A session's token leads to an account by the form of its id, without which each look-up of a page would
-// cost more with each account.
+// A session's token leads to an account by the form of its id, without which each lookup of a page would cost
+// more with each account.
 func TestTokensLeadToAccounts(t *testing.T) {
 	t.Parallel()
 	mask := func(random []byte) []byte {

@@ -62,7 +62,7 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
-// What no other process fares better with is told, and turns no requests away.
+// What is the same for every process is reported, and does not make the process unready.
 func TestAdvisoryChecks(t *testing.T) {
 	s := startAdmin(t, []web.Check{
 		{Name: "keys", Check: func(context.Context) (string, error) { return "2 known", nil }},

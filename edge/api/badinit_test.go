@@ -12,18 +12,18 @@ import (
 	"verifyd/sessions/urlpolicy"
 )
 
-// badInit is one row: what is sent, and the first fault that comes back.
+// badInit is one row: the request, and the first fault in the answer.
 type badInit struct {
 	name, body  string
 	field, code string
 }
 
-// withURL is a good body but for its callback URL.
+// withURL is a valid body except for its callback URL.
 func withURL(url string) string {
 	return fmt.Sprintf(`{"platform":"p","platform_user_id":"u","callback_url":%q}`, url)
 }
 
-// with is a good body with some member replaced or added, as raw JSON.
+// with is a valid body with some member replaced or added, as raw JSON.
 func with(name, value string) string {
 	members := map[string]string{
 		"platform": `"p"`, "platform_user_id": `"u"`, "callback_url": `"https://h.example/"`,
@@ -267,7 +267,7 @@ func TestBadMedia(t *testing.T) {
 	}
 }
 
-// A body that does not announce its length is cut off at the limit all the same.
+// A body that does not declare its length is also cut off at the limit.
 func TestBodyOfUnknownLengthIsBounded(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)

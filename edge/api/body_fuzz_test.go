@@ -9,9 +9,8 @@ import (
 	"verifyd/sessions/urlpolicy"
 )
 
-// FuzzDecodeVerification holds the decoder to what it promises about any body: no panic; either a whole
-// verification or faults; what is accepted, another JSON reader reads the same, and the store can keep
-// unchanged.
+// FuzzDecodeVerification checks the decoder with any body: no panic; either a complete verification or
+// faults; another JSON reader reads an accepted body in the same way, and the store keeps it unchanged.
 func FuzzDecodeVerification(f *testing.F) {
 	f.Add([]byte(goodBody))
 	for _, row := range badInits {

@@ -18,7 +18,7 @@ func (s *service) asking(t *testing.T, binding string) string {
 	return parse[map[string]string](t, a, http.StatusOK)["session"]
 }
 
-// signedIn has a browser sign in for a session that asks for a code, and returns the code.
+// signedIn makes a browser sign in for a session that requires a code, and returns the code.
 func (s *service) signedIn(t *testing.T, token string) string {
 	t.Helper()
 	id := sessions.ID(idOf(t, token))
@@ -38,8 +38,8 @@ func (s *service) confirm(t *testing.T, session, key, body string) answer {
 		"Content-Type", "application/json")
 }
 
-// What a session asks for is what its start says, else its account, else the operator; never less than the
-// operator allows, and a level that cannot be reached starts no session.
+// A session requires the level of its start, or else of its account, or else of the operator; never less than
+// the operator allows, and a level that cannot be reached starts no session.
 func TestBindingOfASession(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -133,8 +133,8 @@ func TestConfirmation(t *testing.T) {
 		problem.CodeNothingToConfirm)
 }
 
-// An integrator can confirm nothing but codes: the sign-in as the platform account is the user's alone,
-// however far they are.
+// An integrator can confirm nothing but codes: only the user can sign in as the platform account, at any
+// step.
 func TestIntegratorCannotProveAnAccount(t *testing.T) {
 	t.Parallel()
 	s := newService(t, func(c *Config) { c.Proves = func(string, bool) bool { return true } })
@@ -154,7 +154,7 @@ func TestIntegratorCannotProveAnAccount(t *testing.T) {
 	}
 }
 
-// A repeat long after the session's end is told how it ended, though its tries are forgotten by then.
+// A repeat long after the session's end gets its result, though its tries are forgotten by then.
 func TestConfirmationAfterItsTriesAreForgotten(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)

@@ -18,7 +18,7 @@ import (
 	"verifyd/sessions/proof"
 )
 
-// confirmed is what is read of an answer of the service's to one of many requests that come at once.
+// confirmed is an answer of the service to one of many concurrent requests.
 type confirmed struct {
 	status    int
 	Code      problem.Code
@@ -38,7 +38,7 @@ func readConfirmed(t *testing.T, a answer) confirmed {
 	return c
 }
 
-// atOnce sends requests that all come at once, and returns their answers. What is answered with 503 is sent
+// atOnce sends concurrent requests, and returns their answers. A request that is answered with 503 is sent
 // again, as the answer says.
 func (s *service) atOnce(t *testing.T, send ...func() answer) []confirmed {
 	t.Helper()
@@ -60,7 +60,7 @@ func (s *service) atOnce(t *testing.T, send ...func() answer) []confirmed {
 	return got
 }
 
-// gives returns what confirms a session with a code.
+// gives returns a function that confirms a session with a code.
 func (s *service) gives(t *testing.T, token, user, code string) func() answer {
 	t.Helper()
 	return func() answer {
@@ -68,7 +68,7 @@ func (s *service) gives(t *testing.T, token, user, code string) func() answer {
 	}
 }
 
-// stands returns how a session stands.
+// stands returns the state of a session.
 func (s *service) stands(t *testing.T, token string) confirmed {
 	t.Helper()
 	return readConfirmed(t, s.get(t, token, acmeKey))
@@ -84,8 +84,8 @@ func (s *service) completions(t *testing.T) uint64 {
 	return stream.CachedInfo().State.Msgs
 }
 
-// Of clients that give codes at once, those with the right one are told that the session is verified, each of
-// them, and the others that their code is wrong or that it has ended; the outcome is stored once.
+// Of clients that send codes concurrently, those with the right one learn that the session is verified, each
+// of them, and the others that their code is wrong or that it has ended; the outcome is stored once.
 func TestConfirmationsRace(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
@@ -122,14 +122,15 @@ func TestConfirmationsRace(t *testing.T) {
 	}
 }
 
-// wrongCode returns a code that is not the right one, another for each number.
+// wrongCode returns a wrong code, another for each number.
 func wrongCode(right string, n int) string {
 	const alphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 	at := strings.IndexByte(alphabet, right[0])
 	return string(alphabet[(at+1+n)%len(alphabet)]) + right[1:]
 }
 
-// What ends a session while it is confirmed leaves one outcome, and every answer agrees with it.
+// If something else ends a session while it is confirmed, there is one outcome, and every answer agrees with
+// it.
 func TestConfirmationAgainstAnotherEnd(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
@@ -154,7 +155,7 @@ func TestConfirmationAgainstAnotherEnd(t *testing.T) {
 	}
 }
 
-// A confirmation in time counts, and one after the expiry does not, however close they are.
+// A confirmation in time counts, and one after the expiry does not, however close.
 func TestConfirmationAgainstTheExpiry(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
@@ -205,15 +206,15 @@ func TestExpiryWhileACodeIsJudged(t *testing.T) {
 	}
 }
 
-// A hundred clients that guess at once get five guesses together: each of these is told how many are left,
-// all others that the session has ended, and the code is worth nothing any more.
+// A hundred clients that guess concurrently get five guesses together: each of these learns how many are
+// left, all others that the session has ended, and the code is void.
 func TestHundredClientsGuess(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
 	token := s.asking(t, "code")
 	code := s.signedIn(t, token)
 	var send []func() answer
-	for n := range 100 { // none is right: the first three say so, and all differ
+	for n := range 100 { // none is right: the first three are refused, and all differ
 		send = append(send, s.gives(t, token, "u-1", fmt.Sprintf("%s%03d", wrongCode(code, 0)[:3], n)))
 	}
 	left := map[int]int{}

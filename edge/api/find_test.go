@@ -30,7 +30,7 @@ func (s *service) startWith(t *testing.T, key, platform, user, group string) (to
 	return token, idOf(t, token)
 }
 
-// A session is found by anything of it that somebody holds, and by nobody of another account.
+// A session is found by any of its references, but not from another account.
 func TestSessionsAreFoundByWhatOneHolds(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
@@ -85,7 +85,7 @@ func TestSessionsAreFilteredByTheirEnd(t *testing.T) {
 	}
 	day := func(i int) string { return s.clock.now().UTC().AddDate(0, 0, i).Format(time.DateOnly) }
 	all := []string{ids[3], ids[2], ids[1], ids[0]}
-	between := "from=" + day(-1) + "&to=" + day(1) // somebody may run this at midnight
+	between := "from=" + day(-1) + "&to=" + day(1) // this may run at midnight
 	s.clock.advance(sessions.Lifetime)
 	for query, want := range map[string][]string{
 		"network=default": {ids[1], ids[0]}, "network=other": {ids[2]},
@@ -102,7 +102,7 @@ func TestSessionsAreFilteredByTheirEnd(t *testing.T) {
 	}
 }
 
-// What is wrong is named, with what would be right.
+// Errors name what is wrong, with what would be valid.
 func TestBadFilters(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
@@ -123,7 +123,7 @@ func TestBadFilters(t *testing.T) {
 	}
 }
 
-// All sessions come as lines, and as CSV that no spreadsheet takes for formulas.
+// All sessions are returned as lines, and as CSV without spreadsheet formulas.
 func TestSessionsAreExported(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)

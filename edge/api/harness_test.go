@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(natstest.Budget(m, 60*time.Second))
 }
 
-// The API keys of the tests, and whom they belong to.
+// The API keys of the tests, and their accounts.
 const (
 	acmeKey    = "vfy_acme-MARKERKEY"
 	acmeTest   = "vfytest_acme-MARKERKEY"
@@ -105,7 +105,7 @@ func newKeyring() keyring {
 	}
 }
 
-// clock is the time of a whole test service.
+// clock is the clock of a test service.
 type clock struct {
 	mu      sync.Mutex
 	at      time.Time
@@ -244,7 +244,7 @@ func newServiceOn(t *testing.T, conn *natsconf.Conn, change func(*Config),
 	}
 	server, stop := startServer(t, sc)
 	s.server = server
-	// The client's spare connections go first: a drain waits 5 s for those that never brought a request.
+	// The client's spare connections are closed first: a drain waits 5 s for those that never sent a request.
 	s.stop = func() { s.client.CloseIdleConnections(); stop() }
 	t.Cleanup(s.stop)
 	return s

@@ -70,7 +70,7 @@ func TestRepeatCostsNoQuota(t *testing.T) {
 	}
 	parse[started](t, s.keyed(t, acmeKey, "b", goodBody), http.StatusOK)
 	wantProblem(t, s.keyed(t, acmeKey, "c", goodBody), problem.CodeQuotaExceeded)
-	// The refused one is not "in progress", and those that stand are still answered.
+	// The refused one is not "in progress", and stored ones are still answered.
 	wantProblem(t, s.keyed(t, acmeKey, "c", goodBody), problem.CodeQuotaExceeded)
 	if got := parse[started](t, s.keyed(t, acmeKey, "a", goodBody), http.StatusOK); got != began {
 		t.Errorf("replayed = %+v, want %+v", got, began)
@@ -110,7 +110,7 @@ func TestBadIdempotencyKeys(t *testing.T) {
 	parse[started](t, s.keyed(t, acmeKey, strings.Repeat("~", 255), goodBody), http.StatusOK)
 }
 
-// Many repeats at once, over two edges: each gets the one session or is told to wait, and one unit is
+// Many repeats at once, over two edges: each gets the one session or is asked to wait, and one unit is
 // counted.
 func TestRepeatsAtOnceOverTwoEdges(t *testing.T) {
 	t.Parallel()

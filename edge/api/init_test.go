@@ -60,12 +60,12 @@ func TestInitAnswersAsTheContractSays(t *testing.T) {
 			t.Errorf("%s = %q, want %q", name, a.header.Get(name), want)
 		}
 	}
-	// Durable, and as asked for.
+	// Durable, and as requested.
 	view, err := s.store.Read(t.Context(), token.ID())
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := view.Session // with the place of its key, which is the store's own affair
+	want := view.Session // with the position of its key, which is internal to the store
 	want.ID, want.Account, want.Key, want.Test, want.Policy, want.Trace = token.ID(), acme.ID, "key_acme",
 		false, "", ""
 	want.Platform, want.PlatformUserID, want.GuildID, want.CallbackURL, want.ExpiresAt = "chat", "u-1", "g-1",
@@ -280,7 +280,7 @@ func TestInitWhileTheStoreIsNearlyFull(t *testing.T) {
 	t.Parallel()
 	full := true
 	s := newService(t, func(c *Config) { c.StoreHigh = func() bool { return full } })
-	wantProblem(t, s.init(t, `{}`), problem.CodeInvalidRequest) // what is wrong with the body is said first
+	wantProblem(t, s.init(t, `{}`), problem.CodeInvalidRequest) // faults of the body are reported first
 	a := s.init(t, goodBody)
 	wantProblem(t, a, problem.CodeStoreFull)
 	wantRetryAfter(t, a, 60, 60)
@@ -292,8 +292,8 @@ func TestInitWhileTheStoreIsNearlyFull(t *testing.T) {
 	}
 }
 
-// If the store was left, a start is refused before anything is counted: what is compared at the end of a move
-// would go on changing.
+// If the store was left, a start is refused before anything is counted: otherwise what is compared at the end
+// of a move would keep changing.
 func TestInitInAStoreThatWasLeft(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)
@@ -378,7 +378,7 @@ func stoppable(t *testing.T) (conn *natsconf.Conn, e *embedded.Server, stop func
 	return conn, e, stop
 }
 
-// The store goes away under a running service, and comes back.
+// The store goes down under a running service, and comes back.
 func TestInitWhileJetStreamIsAway(t *testing.T) {
 	t.Parallel()
 	conn, e, stop := stoppable(t)

@@ -22,7 +22,7 @@ func (e endings) Lookup(secret string) (account.Principal, error) {
 	return account.Principal{}, e[secret]
 }
 
-// A 401 tells an expired key from a revoked one, and since when.
+// A 401 distinguishes an expired key from a revoked one, with the time.
 func TestEndedKeysSayHow(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 13, 22, 9, 105e6, time.UTC)
@@ -58,8 +58,8 @@ func (s *sightings) RecordUse(key string, _ time.Time) {
 	s.seen = append(s.seen, key)
 }
 
-// A key counts as used when it was accepted, whatever became of the request; a key that was refused was not
-// used.
+// A key counts as used when it was accepted, whatever the result of the request; a key that was refused was
+// not used.
 func TestAcceptedKeysAreSeen(t *testing.T) {
 	t.Parallel()
 	var uses sightings

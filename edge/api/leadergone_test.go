@@ -19,7 +19,7 @@ import (
 	"verifyd/sessions/lists"
 )
 
-// clientWaits is how long the clients of these tests wait for an answer, as integrators are told to.
+// clientWaits is how long the clients of these tests wait for an answer, as the documents advise.
 const clientWaits = 15 * time.Second
 
 // sends is service.do for a client that may break off.
@@ -49,9 +49,9 @@ func bodyOf(user string) string {
 	return fmt.Sprintf(`{"platform":"chat","platform_user_id":%q,"callback_url":%q}`, user, callback)
 }
 
-// The server that leads the sessions and that this edge is connected to vanishes without a word, or is
-// killed, while sessions are started and read: each request waits and is answered, none starts two sessions,
-// and a client that breaks off and sends its key again gets the one session.
+// The server that leads the sessions and that this edge is connected to vanishes silently, or is killed,
+// while sessions are started and read: each request waits and is answered, none starts two sessions, and a
+// client that disconnects and repeats its key gets the one session.
 func TestRequestsOutlastTheirLeader(t *testing.T) {
 	for what, vanish := range map[string]func(*testing.T, *natstest.Trio, string){
 		"without a word": func(t *testing.T, trio *natstest.Trio, name string) { trio.Freeze(t, name) },
@@ -130,7 +130,7 @@ func outlast(t *testing.T, vanish func(*testing.T, *natstest.Trio, string)) {
 	}
 }
 
-// breaksOff starts a session under a key, breaks off while that waits, and repeats until it is answered.
+// breaksOff starts a session under a key, disconnects while that waits, and repeats until it is answered.
 func (s *service) breaksOff(t *testing.T) {
 	ctx, leave := context.WithTimeout(t.Context(), time.Second)
 	defer leave()
@@ -153,8 +153,9 @@ func (s *service) breaksOff(t *testing.T) {
 	t.Error("the repeat was told for too long that the first goes on")
 }
 
-// As many requests wait for a store that is away as may. The next one is refused at once, what needs no store
-// is answered, a client that goes away leaves its place, and those that wait take a bounded part of memory.
+// The maximum number of requests waits for a store that is down. The next one is refused at once, requests
+// that need no store are answered, a client that disconnects frees its slot, and the waiting ones take
+// bounded memory.
 func TestPlacesOfThoseWhoWait(t *testing.T) {
 	conn, _, stop := stoppable(t)
 	s := newServiceOn(t, conn, nil)
@@ -197,7 +198,7 @@ func TestPlacesOfThoseWhoWait(t *testing.T) {
 	natstest.Await(t, "the places are free again", func() bool { return s.waiting(t) == 0 })
 }
 
-// waiting reads from the metrics how many requests wait.
+// waiting reads the number of waiting requests from the metrics.
 func (s *service) waiting(t *testing.T) int {
 	t.Helper()
 	families, err := s.registry.Gather()

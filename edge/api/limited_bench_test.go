@@ -20,7 +20,7 @@ import (
 	"verifyd/sessions/urlpolicy"
 )
 
-// benchHandler is the public handler on a real embedded store, without a network before it.
+// benchHandler is the public handler on a real embedded store, without a network in front of it.
 func benchHandler(b *testing.B, rate account.Rate) http.Handler {
 	b.Helper()
 	conn := natstest.Start(b)
@@ -56,8 +56,8 @@ func (u unread) Read([]byte) (int, error) {
 	return 0, http.ErrBodyReadAfterClose
 }
 
-// BenchmarkInit and BenchmarkRateLimited compare what a start costs and what a refused one does, which should
-// be a tenth at most.
+// BenchmarkInit and BenchmarkRateLimited compare the cost of a start with that of a refused one, which should
+// be at most a tenth.
 func BenchmarkInit(b *testing.B) {
 	h := benchHandler(b, account.Rate{Count: 1_000_000, Per: time.Second, Burst: 1_000_000})
 	b.ReportAllocs()

@@ -36,7 +36,7 @@ func (k *revocable) Lookup(secret string) (account.Principal, error) {
 	return k.keyring.Lookup(secret)
 }
 
-// listenRig is a service that is listened at.
+// listenRig is a service with listeners.
 type listenRig struct {
 	*service
 	relay *devtunnel.Relay
@@ -101,7 +101,7 @@ func (e *ear) next() (h heard) {
 	return heard{}
 }
 
-// hand hands a callback over, as a dispatcher does, and returns how it ended.
+// hand passes a callback to a listener, as a dispatcher does, and returns how it ended.
 func (r *listenRig) hand(t *testing.T) (ended chan devtunnel.Answer, err chan error) {
 	t.Helper()
 	ended, err = make(chan devtunnel.Answer, 1), make(chan error, 1)
@@ -168,7 +168,7 @@ func TestListenIsForTestKeys(t *testing.T) {
 	}
 }
 
-// A key that is revoked while its holder listens gets nothing any more, and what was handed over was not
+// A key that is revoked while its holder listens gets nothing any more, and what was passed to it was not
 // sent.
 func TestListenEndsWithItsKey(t *testing.T) {
 	t.Parallel()
@@ -185,12 +185,12 @@ func TestListenEndsWithItsKey(t *testing.T) {
 	r = newListenRig(t, 10*time.Millisecond)
 	e = listenAt(t, r.server.Addr())
 	r.keys.revoked.Store(true)
-	if h := e.next(); h.Type != "" || e.lines.Err() != nil { // the beat finds it out
+	if h := e.next(); h.Type != "" || e.lines.Err() != nil { // the beat detects it
 		t.Errorf("it heard %+v, %v", h, e.lines.Err())
 	}
 }
 
-// When its listener hangs up, nobody listens any more.
+// When its listener disconnects, nobody listens any more.
 func TestListenEndsWithItsListener(t *testing.T) {
 	t.Parallel()
 	r := newListenRig(t, time.Minute)
@@ -229,7 +229,7 @@ func TestListenEndsWithItsServer(t *testing.T) {
 	}
 }
 
-// The time-outs of ordinary requests do not end a listening.
+// The timeouts of ordinary requests do not end listening.
 func TestListenOutlivesTheServersTimeouts(t *testing.T) {
 	t.Parallel()
 	r := newListenRig(t, 20*time.Millisecond)
@@ -246,7 +246,7 @@ func TestListenOutlivesTheServersTimeouts(t *testing.T) {
 	}
 }
 
-// faultyListeners fail every call, where a fault is set.
+// faultyListeners fail every call, if a fault is set.
 type faultyListeners struct {
 	Listeners
 	fault *atomic.Pointer[error]
@@ -266,7 +266,7 @@ func (f faultyListeners) Answer(ctx context.Context, key, exchange string, a dev
 	return f.Listeners.Answer(ctx, key, exchange, a)
 }
 
-// walkListen brings about what the listeners' routes can answer, but for faults.
+// walkListen causes the answers of the listeners' routes, except faults.
 func walkListen(t *testing.T, w waiter) {
 	t.Helper()
 	const good = `{"sent":true,"status":204}`
@@ -330,7 +330,7 @@ func walkListenToItsEnd(t *testing.T, w waiter) {
 	<-stopped
 }
 
-// Keys cost nothing: an account that has many of them leaves room for others all the same, and is told why.
+// Keys cost nothing: an account with many of them still leaves slots for others, and its refusal says why.
 func TestListenersOfOneAccountLeaveRoom(t *testing.T) {
 	places := limit.NewPlaces(maxListeners)
 	holder := func(name string, n int) account.Principal {
@@ -355,7 +355,7 @@ func TestListenersOfOneAccountLeaveRoom(t *testing.T) {
 	for _, release := range releases {
 		release()
 	}
-	for n := range maxListeners { // one is still taken
+	for n := range maxListeners { // one is still accepted
 		_, full := acquireListener(places, holder(fmt.Sprintf("acc_%d", n), 0))
 		if (full == nil) != (n < maxListeners-1) {
 			t.Fatalf("after the releases %d more listen: %+v", n, full)

@@ -34,7 +34,7 @@ func callbacksOf(t *testing.T) Callbacks {
 	return urlpolicy.NewPolicy(nil, nil)
 }
 
-// faulty fails every call to the store, where a fault is set.
+// faulty fails every call to the store, if a fault is set.
 type faulty struct {
 	*store.Store
 	fault *atomic.Pointer[error]
@@ -77,7 +77,7 @@ func (f faulty) Usage(ctx context.Context, account string, month time.Time) (sta
 	return f.Store.Usage(ctx, account, month)
 }
 
-// slowLists holds lists up, once it is on.
+// slowLists blocks lists, once it is on.
 type slowLists struct {
 	on          atomic.Bool
 	began, goOn chan struct{}
@@ -90,7 +90,7 @@ func (s *slowLists) pass() {
 	}
 }
 
-// refusing takes every failure for one too many, once it is on.
+// refusing treats every failure as one too many, once it is on.
 type refusing struct{ on atomic.Bool }
 
 func (r *refusing) Fail(netip.Addr, time.Time) limit.Decision {
@@ -100,8 +100,8 @@ func (r *refusing) Fail(netip.Addr, time.Time) limit.Decision {
 	return limit.Decision{Allowed: true}
 }
 
-// Every answer that the document describes is given by the running server, and each is as described, which
-// the client of these tests looks at.
+// The running server gives every answer in the document, and each is as described, which the client of these
+// tests checks.
 func TestEveryDescribedAnswerIsGiven(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)
@@ -144,7 +144,7 @@ func TestEveryDescribedAnswerIsGiven(t *testing.T) {
 	w.client.Transport.(*openapitest.Transport).NothingMissing(1)
 }
 
-// walkInit brings about what POST /verify/init can answer, but for faults.
+// walkInit causes the answers of POST /verify/init, except faults.
 func walkInit(t *testing.T, w waiter, high *bool) {
 	post := func(key, body string, header ...string) answer {
 		return w.do(t, http.MethodPost, pathInit, body,
@@ -183,8 +183,8 @@ func walkInit(t *testing.T, w waiter, high *bool) {
 	w.do(t, http.MethodGet, pathDocs, "")
 }
 
-// walkSlowBody sends a body that never comes to a server that waits for none for long, as no other request
-// here would like.
+// walkSlowBody sends an incomplete body to a server with a short timeout, which other requests here could not
+// use.
 func walkSlowBody(t *testing.T, w waiter, path string) {
 	t.Helper()
 	s, _ := startServer(t, web.ServerConfig{
@@ -202,7 +202,7 @@ func walkSlowBody(t *testing.T, w waiter, path string) {
 	send(t, w.client, req)
 }
 
-// walkSessions brings about what the other routes can answer, but for faults.
+// walkSessions causes the answers of the other routes, except faults.
 func walkSessions(t *testing.T, w waiter) {
 	act := func(session, verb, key string) answer {
 		return w.do(t, http.MethodPost, "/sessions/"+session+"/"+verb, "", "Authorization", "Bearer "+key)
@@ -254,14 +254,14 @@ func walkSessions(t *testing.T, w waiter) {
 
 	waiting := w.start(t).Session
 	answer := w.wait(t, waiting, "60")
-	w.get(t, waiting+"?wait=60", acmeKey) // one place is taken, and there is no other
+	w.get(t, waiting+"?wait=60", acmeKey) // one slot is taken, and there is no other
 	act(waiting, "cancel", acmeKey)
 	<-answer
 	w.clock.advance(sessions.Lifetime)
 	act(old, "cancel", acmeKey)
 }
 
-// walkConfirmations brings about what a confirmation can answer, but for faults.
+// walkConfirmations causes the answers to a confirmation, except faults.
 func walkConfirmations(t *testing.T, w waiter) {
 	const given = `{"platform_user_id":"u-1","code":"ZZZZZZ"}`
 	coded, link := w.asking(t, "code"), w.start(t).Session
@@ -283,7 +283,7 @@ func walkConfirmations(t *testing.T, w waiter) {
 	w.confirm(t, late, acmeKey, given)
 }
 
-// walkLists has one list take long, so that there is no place for another one.
+// walkLists makes one list take long, so that there is no slot for another one.
 func walkLists(t *testing.T, w waiter, slow *slowLists) {
 	t.Helper()
 	slow.on.Store(true)
@@ -299,10 +299,10 @@ func walkLists(t *testing.T, w waiter, slow *slowLists) {
 	slow.on.Store(false)
 	slow.goOn <- struct{}{}
 	parse[listDoc](t, <-done, http.StatusOK)
-	parse[listDoc](t, w.list(t, otherKey, ""), http.StatusOK) // the place is free again
+	parse[listDoc](t, w.list(t, otherKey, ""), http.StatusOK) // the slot is free again
 }
 
-// walkFaults has the store fail, in a way that a repeat may cure and in one that nobody expected.
+// walkFaults makes the store fail, in a way that a repeat may cure and in an unexpected one.
 func walkFaults(t *testing.T, w waiter, fault *atomic.Pointer[error]) {
 	for _, err := range []error{natsconf.ErrUnavailable, errors.New("nobody expected this")} {
 		fault.Store(&err)

@@ -49,7 +49,7 @@ func TestDocumentIsValid(t *testing.T) {
 	}
 }
 
-// The routes of this package and the document's paths are the same, but for assets.
+// The routes of this package and the document's paths are the same, except for assets.
 func TestDocumentHasEveryRoute(t *testing.T) {
 	doc, err := described()
 	if err != nil {
@@ -101,7 +101,7 @@ func TestDocumentHasEveryProblemCode(t *testing.T) {
 	}
 }
 
-// The schema of the init request refuses what the server refuses for its form, and takes what it takes.
+// The schema of the init request refuses what the server refuses for its form, and accepts what it accepts.
 func TestDocumentDescribesTheInitBody(t *testing.T) {
 	doc, err := described()
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"verifyd/edge/account"
 )
 
-// Whatever the query of a list holds, it is about the account of the key that asks, and about sessions of its
-// kind; a name that is not known is a fault, and what is accepted is within its bounds and was said once.
+// Any query of a list is restricted to the account of the key, and to sessions of its kind; an unknown name
+// is a fault, and an accepted parameter is within its bounds and occurs once.
 func FuzzListQuery(f *testing.F) {
 	for _, s := range []string{
 		"", "limit=100&cursor=04", "limit=0", "state=pending&state=verified&delivery=due",

@@ -14,7 +14,7 @@ import (
 	"verifyd/sessions"
 )
 
-// A reference and a locale come back in every answer, and never in the callback; q finds the former.
+// A reference and a locale are in every answer, and never in the callback; q finds the former.
 func TestReferenceAndLocaleComeBack(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
@@ -49,7 +49,7 @@ func TestReferenceAndLocaleComeBack(t *testing.T) {
 	}
 }
 
-// A repeat under an idempotency key is one that says the same of both; neither passes for the other or for a
+// A repeat under an idempotency key has the same values of both; neither is confused with the other or with a
 // binding.
 func TestReferenceAndLocaleAreOfTheRequest(t *testing.T) {
 	t.Parallel()

@@ -100,7 +100,7 @@ func TestNoSecretIsLogged(t *testing.T) {
 	}
 }
 
-// sealedReads is a store whose reads fail in a way that nobody foresaw.
+// sealedReads is a store whose reads fail in an unexpected way.
 type sealedReads struct{ Sessions }
 
 func (s sealedReads) ReadOf(ctx context.Context, account string, id sessions.ID) (facts.View, error) {

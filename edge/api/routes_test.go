@@ -75,7 +75,7 @@ func TestRoutesBelowAPrefix(t *testing.T) {
 	}
 }
 
-// A person in a browser gets a page where there is none, and a program a problem document, as ever.
+// A person in a browser gets a page for an unknown path, and a program a problem document, as always.
 func TestNowhereForPeopleAndPrograms(t *testing.T) {
 	t.Parallel()
 	s := newService(t, func(c *Config) {

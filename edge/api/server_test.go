@@ -143,7 +143,7 @@ func TestServerSaysWhyItCannotListen(t *testing.T) {
 	}
 }
 
-// gate is a handler that says when a request is in, and holds it until told or aborted.
+// gate is a handler that reports when a request is in, and holds it until released or aborted.
 type gate struct{ in, out chan struct{} }
 
 func newGate() *gate { return &gate{in: make(chan struct{}, 10), out: make(chan struct{})} }
@@ -199,7 +199,7 @@ func TestServerDrains(t *testing.T) {
 	}
 }
 
-// refused waits until the server takes no connections any more.
+// refused waits until the server accepts no connections any more.
 func refused(t *testing.T, s *web.Server) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
@@ -236,7 +236,7 @@ func TestServerCutsWhatDoesNotEnd(t *testing.T) {
 	}
 }
 
-// While it lingers, a server that was told to stop says so, and still answers.
+// While it lingers, a stopping server reports that, and still answers.
 func TestServerLingersForTheLoadBalancer(t *testing.T) {
 	g := newGate()
 	close(g.out)
@@ -274,7 +274,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 			web.WriteProblem(w, r, p)
 		}
 	})
-	// Each row waits one of them out: what has to come before it may take its time.
+	// Each row waits for one of the timeouts: earlier steps may take long.
 	const short = 200 * time.Millisecond
 	inHeader, inBody := web.ServerConfig{ReadHeaderTimeout: short}, web.ServerConfig{ReadTimeout: short}
 	idle := web.ServerConfig{IdleTimeout: short}
@@ -403,7 +403,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 			t.Errorf("a connection within the bound got %q", got)
 		}
 	}
-	// The two are gone as far as the client sees; the server counts them out a moment later.
+	// For the client the two have ended; the server counts that a moment later.
 	for deadline := time.Now().Add(patience); ; {
 		if a, err := fetch(t, s, "/"); err == nil && a.body == "whole" {
 			return

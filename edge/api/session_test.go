@@ -97,7 +97,8 @@ func TestReadExpiredSession(t *testing.T) {
 	wantProblem(t, s.cancel(t, token, acmeKey), problem.CodeSessionExpired)
 }
 
-// Every member of an attempt, while it goes on and after it ended; and nothing of what the receiver answered.
+// Every member of an attempt, while it is in progress and after it ended; and nothing of the receiver's
+// answer.
 func TestReadAttempts(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
@@ -201,7 +202,7 @@ func TestOnlyTheOwnAccountSeesASession(t *testing.T) {
 	for _, name := range names {
 		key := otherKey
 		a, b := s.get(t, name, key), s.cancel(t, name, key)
-		if name == "a%2Fb" { // another path to the router, with nothing behind it
+		if name == "a%2Fb" { // another path to the router, without a route
 			wantProblem(t, a, problem.CodeNotFound)
 			wantProblem(t, b, problem.CodeNotFound)
 			continue
@@ -259,7 +260,7 @@ func TestCancelOfACompletedSession(t *testing.T) {
 	}
 }
 
-// stale is a store whose reads come from before: what Complete finds decides.
+// stale is a store with outdated reads: what Complete finds decides.
 type stale struct {
 	Sessions
 
@@ -291,7 +292,7 @@ func TestCancelThatComesSecond(t *testing.T) {
 	wantProblem(t, s.cancel(t, expired, acmeKey), problem.CodeSessionExpired)
 }
 
-// Each resend is a POST to somebody and facts in the store, so that nobody may ask for them without end.
+// Each resend is a POST to somebody and facts in the store, so their number is limited.
 func TestResendsCountTowardsTheRate(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)

@@ -46,7 +46,7 @@ func TestSigningKeysFollowTheSecrets(t *testing.T) {
 		want) {
 		t.Errorf("after the overlap %+v, want %+v", got, want)
 	}
-	// another account's key tells nothing of these
+	// another account's key reveals nothing of these
 	if got := parse[signingKeysDoc](t, s.signingKeys(t, otherKey), http.StatusOK); len(got.SigningKeys) != 0 {
 		t.Errorf("another account's key: %+v", got)
 	}

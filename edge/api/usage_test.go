@@ -37,7 +37,7 @@ func TestUsageCountsWhatHappened(t *testing.T) {
 	s.cancel(t, s.start(t).Session, acmeKey)
 	wantProblem(t, s.init(t, goodBody), problem.CodeQuotaExceeded)
 	s.startAs(t, acmeTest, "u")
-	for range 3 { // the third is refused; the others find the quota used up
+	for range 3 { // the third is refused; the others find the quota exhausted
 		s.do(t, http.MethodPost, pathInit, goodBody, "Authorization", "Bearer "+slowKey, "Content-Type",
 			"application/json")
 	}

@@ -81,7 +81,7 @@ func TestWaitEndsWithEachChange(t *testing.T) {
 	now := w.clock.now()
 
 	one, two := w.wait(t, token, "60"), w.wait(t, token, "60")
-	// another session: nobody is told
+	// another session: nobody is notified
 	w.complete(t, w.start(t).Session, sessions.Outcome{State: sessions.Verified})
 	w.complete(t, token, sessions.Outcome{State: sessions.Verified, Network: "default"})
 	wantStates(t, <-one, sessions.Verified, facts.DeliveryDue)
@@ -100,7 +100,7 @@ func TestWaitEndsWithEachChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantStates(t, <-answer, sessions.Verified, facts.DeliveryDelivered)
-	// Nothing more comes by itself: the answer is there at once, or this test would take a minute.
+	// Nothing more happens by itself: the answer comes at once, or this test would take a minute.
 	wantStates(t, w.get(t, token+"?wait=60", acmeKey), sessions.Verified, facts.DeliveryDelivered)
 }
 
@@ -154,7 +154,7 @@ func TestWaitingIsBounded(t *testing.T) {
 	w.cancel(t, token, acmeKey)
 	wantStates(t, <-one, sessions.Canceled, facts.DeliveryNone)
 	wantStates(t, <-two, sessions.Canceled, facts.DeliveryNone)
-	// their places are free again
+	// their slots are free again
 	wantStates(t, <-w.wait(t, w.start(t).Session, "1"), sessions.Pending, facts.DeliveryNone)
 }
 

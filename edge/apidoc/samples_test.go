@@ -19,13 +19,13 @@ import (
 	"verifyd/edge/chromiumtest"
 )
 
-// asked is a request as a server has got it.
+// asked is a request as the server received it.
 type asked struct {
 	Method, Path, Authorization, Type string
 	Body                              any
 }
 
-// runners are how the sample of each language is run: the file that it is, and the program that runs it.
+// runners define how the sample of each language is run: its file, and the program that runs it.
 var runners = map[string]struct{ file, program, means string }{
 	"curl":       {"sample.sh", "sh", "a shell"},
 	"go":         {"main.go", "go", "the Go toolchain"},
@@ -35,7 +35,7 @@ var runners = map[string]struct{ file, program, means string }{
 	"ruby":       {"sample.rb", "ruby", "Ruby"},
 }
 
-// Every sample on the page runs as it stands, sends the request that is described, and prints what came.
+// Every sample on the page runs unchanged, sends the described request, and prints the answer.
 func TestSamplesRun(t *testing.T) {
 	t.Parallel()
 	var got []asked
@@ -139,7 +139,7 @@ func runSample(t *testing.T, dir, language, text string) string {
 	return string(out)
 }
 
-// A language that is chosen at one call, with the keyboard, is shown at all of them, and the next time.
+// A language that is chosen at one operation, with the keyboard, is shown at all of them, and the next time.
 // Without a script each call has its own choice.
 func TestSamplesInChromium(t *testing.T) {
 	t.Parallel()

@@ -19,8 +19,8 @@ import (
 
 func recordOf(tab context.Context) string { return tab.Value(recordKey{}).(*record).String() }
 
-// site serves a page with a button that tells how far the page was when it was clicked. Its stylesheet comes
-// when it is let.
+// site serves a page with a button that reports how far the page was when it was clicked. Its stylesheet is
+// served when released.
 func site(t *testing.T) (address string, let chan struct{}, clicked chan string) {
 	t.Helper()
 	let, clicked = make(chan struct{}), make(chan string, 1)
@@ -45,7 +45,7 @@ func site(t *testing.T) (address string, let chan struct{}, clicked chan string)
 	return s.URL, let, clicked
 }
 
-// A click on what is there before the stylesheet waits for it.
+// A click on an element that exists before the stylesheet waits for it.
 func TestClickIsOnALoadedPage(t *testing.T) {
 	tab := Start(t)
 	address, let, clicked := site(t)
@@ -75,7 +75,7 @@ func TestClickIsOnALoadedPage(t *testing.T) {
 	}
 }
 
-// What does not end says what it waited for, on which page, and what the browser was asked last.
+// A step that does not end reports what it waited for, on which page, and the last command to the browser.
 func TestWhatDoesNotEndTells(t *testing.T) {
 	tab := Start(t)
 	address, let, _ := site(t)

@@ -12,7 +12,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Addresses of the machine come and go while the browser connects, as beside containers. It takes no notice.
+// Addresses of the machine appear and disappear while the browser connects, as with containers. It does not
+// notice.
 func TestAddressesOfTheMachineComeAndGo(t *testing.T) {
 	ip := Program(t, "ip", "ip, of iproute2", "ip")
 	if os.Geteuid() != 0 {

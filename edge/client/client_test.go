@@ -230,7 +230,7 @@ func TestErrorsSayWhatTheProblemDocumentSays(t *testing.T) {
 	}
 }
 
-// No redirect is followed: the API key and the body would go along.
+// No redirect is followed: the API key and the body would be sent along.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	other, _ := serve(t, begun)
@@ -267,7 +267,7 @@ func TestWaitEndsWithTheSession(t *testing.T) {
 	}
 }
 
-// Errors are logged: neither the key nor the token in the path may stand in them.
+// Errors are logged: neither the key nor the token in the path may be in them.
 func TestErrorsHoldNoSecret(t *testing.T) {
 	t.Parallel()
 	s, c := serve(t, cut)
@@ -307,7 +307,7 @@ func TestNewRefusesWhatCannotBeRight(t *testing.T) {
 	}
 }
 
-// The id must be the one that the service gives the token.
+// The id must be the one that the service derives from the token.
 func TestStartedID(t *testing.T) {
 	const token = "iPx30Nf1YxksqwSLPvkDBpNZosLCCpeqNuUdXCdJ7ng"
 	want, err := sessions.ParseID(token)

@@ -11,8 +11,8 @@ import (
 	"verifyd/edge/client"
 )
 
-// died is a service of which one edge died within the first request: for five seconds the others say that it
-// goes on.
+// died is a service of which one edge died during the first request: for five seconds the others report that
+// it is in progress.
 type died struct {
 	began time.Time
 }

@@ -11,8 +11,8 @@ import (
 	"verifyd/edge/client"
 )
 
-// A callback that was changed in any part is refused, whatever its parts are cut at; one that is signed is
-// read as the service wrote it, or is no result.
+// A callback that was changed in any part is refused; a signed one is read as the service wrote it, or is no
+// result.
 func FuzzVerify(f *testing.F) {
 	const (
 		secret = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="

@@ -14,7 +14,7 @@ import (
 	"verifyd/edge/client"
 )
 
-// lines writes lines, each by itself, and then does what the test says.
+// lines writes lines separately, and then does what the test says.
 func lines(then func(w http.ResponseWriter), all ...string) func(http.ResponseWriter) {
 	return func(w http.ResponseWriter) {
 		for _, line := range all {
@@ -90,7 +90,7 @@ func TestHowListeningEnds(t *testing.T) {
 	}
 }
 
-// hung is a service that takes a connection and never answers.
+// hung is a service that accepts a connection and never answers.
 type hung struct{}
 
 func (hung) RoundTrip(r *http.Request) (*http.Response, error) {

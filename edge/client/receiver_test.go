@@ -63,12 +63,12 @@ func (c callback) request(t *testing.T) *http.Request {
 	return r
 }
 
-// desk is a receiver and what it handed over.
+// desk is a receiver and the results that it passed on.
 type desk struct {
 	*client.Receiver
 
 	got []client.Result
-	end error // what the handler gives
+	end error // what the handler returns
 }
 
 func newDesk(t *testing.T, options ...client.ReceiverOption) *desk {
@@ -211,7 +211,7 @@ func TestTheSameIsHandedOverOnce(t *testing.T) {
 		if w := d.receive(cb.request(t)); w.Code != http.StatusOK {
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}
-		cb.at = cb.at.Add(time.Second) // sent again, it is signed anew
+		cb.at = cb.at.Add(time.Second) // sent again, it has a new signature
 	}
 	if len(d.got) != 1 {
 		t.Errorf("handed over %d times", len(d.got))
@@ -256,7 +256,7 @@ func TestAPanicIsNoHandling(t *testing.T) {
 	}
 }
 
-// While the first is being handled the second must not be told that all is well: the first may fail yet.
+// While the first is being handled the second must not be answered with success: the first may still fail.
 func TestWhileItIsHandled(t *testing.T) {
 	begun, go1 := make(chan struct{}), make(chan error)
 	rc, err := client.NewReceiver([]string{secret}, func(context.Context, client.Result) error {
@@ -284,7 +284,7 @@ func TestWhileItIsHandled(t *testing.T) {
 	}
 }
 
-// brokenSeen is a shared memory that is away.
+// brokenSeen is a shared memory that is down.
 type brokenSeen struct{ begin, end error }
 
 func (b brokenSeen) Begin(context.Context, string) (client.Sighting, error) {

@@ -16,7 +16,7 @@ import (
 	"verifyd/edge/client"
 )
 
-// pair makes a key pair, and returns its public key and a change of a request, which adds its signature.
+// pair generates a key pair, and returns its public key and a change of a request that adds its signature.
 func pair(seed string) (public string, sign func(r *http.Request)) {
 	private := ed25519.NewKeyFromSeed([]byte(seed))
 	text := base64.StdEncoding.EncodeToString(private.Public().(ed25519.PublicKey))

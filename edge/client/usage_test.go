@@ -37,7 +37,7 @@ func TestUsage(t *testing.T) {
 		u.Remaining != 95 || u.ResetsAt.Month() != time.December {
 		t.Errorf("usage = %+v", u)
 	}
-	// The month is that of UTC.
+	// The month is the UTC month.
 	if _, err := c.Usage(t.Context(),
 		time.Date(2026, 11, 1, 1, 0, 0, 0, time.FixedZone("", 2*60*60))); err != nil {
 		t.Fatal(err)

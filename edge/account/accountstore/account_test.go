@@ -34,10 +34,10 @@ type harness struct {
 	store  *accountstore.Store
 	mirror *keymirror.Mirror
 	master secretbox.Key
-	clock  *atomic.Int64 // what the store and the mirror see, in Unix nanoseconds; 0: the time
+	clock  *atomic.Int64 // the clock of the store and the mirror, in Unix nanoseconds; 0: the real time
 }
 
-// edges returns four stores, as four edges have: the turns of one do not hold up another.
+// edges returns four stores, like those of four edges, which do not wait for each other.
 func (h harness) edges(t *testing.T) []*accountstore.Store {
 	t.Helper()
 	stores := []*accountstore.Store{h.store}
@@ -52,7 +52,7 @@ func (h harness) edges(t *testing.T) []*accountstore.Store {
 	return stores
 }
 
-// at sets the clock; the zero time lets it go on.
+// at sets the clock; the zero time resumes the real one.
 func (h harness) at(now time.Time) {
 	if now.IsZero() {
 		h.clock.Store(0)

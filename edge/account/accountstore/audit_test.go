@@ -16,8 +16,7 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// all reads the whole log by pages, oldest first, and checks that nothing is missing and nothing is there
-// twice.
+// all reads the whole log by pages, oldest first, and checks that nothing is missing or repeated.
 func (h harness) all(t *testing.T, id string, limit int) []audit.Record {
 	t.Helper()
 	var newest []audit.Record
@@ -44,7 +43,7 @@ func (h harness) all(t *testing.T, id string, limit int) []audit.Record {
 	return records
 }
 
-// Each change is in the log when it is acknowledged, with who, what and on what; what was refused is not.
+// Each change is in the log when it is acknowledged, with actor, action and object; refused changes are not.
 func TestEveryChangeIsInTheLog(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -175,7 +174,7 @@ func TestLogOfOthersAndCursors(t *testing.T) {
 	}
 }
 
-// Nobody writes over a record, takes one away, or clears the log, not even with the server's own commands.
+// No record can be overwritten or removed, nor the log cleared, not even with the server's own commands.
 func TestLogIsAppendOnly(t *testing.T) {
 	t.Parallel()
 	h := start(t)

@@ -16,7 +16,7 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-// What end users see of an account is set by its owners, is in the audit log, and reaches every edge.
+// What users see of an account is set by its owners, is in the audit log, and reaches every edge.
 func TestBranding(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -133,7 +133,7 @@ func manyOrigins(n int) []string {
 	return sites
 }
 
-// The operator's word allows a site with its address, on every edge; a full list stays as it is.
+// The operator allows a site of a return URL, on every edge; a full list stays as it is.
 func TestOperatorAllowsTheSiteOfAReturnURL(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -159,8 +159,8 @@ func TestOperatorAllowsTheSiteOfAReturnURL(t *testing.T) {
 	}
 }
 
-// The looks of an account are set by its owners, all together or not at all, and reach every edge. A build
-// that knows no looks serves the account and does not drop them.
+// The branding of an account is set by its owners, all together or not at all, and reaches every edge. A
+// build without branding serves the account and does not drop it.
 func TestLooks(t *testing.T) {
 	t.Parallel()
 	h := start(t)

@@ -8,7 +8,7 @@ import (
 	"verifyd/edge/account/access"
 )
 
-// Who loses the right to invite has no way back in by an invite made before.
+// A member who loses the right to invite cannot return with an invite made before.
 func TestInvitesGoWithTheRightToInvite(t *testing.T) {
 	for name, lose := range map[string]func(h harness, id string) error{
 		"removed": func(h harness, id string) error {

@@ -42,7 +42,7 @@ func (h harness) known(t *testing.T, secret string) {
 	})
 }
 
-// The instant of the look-up decides, without a timer or a message.
+// The instant of the lookup decides, without a timer or a message.
 func TestKeyExpiresByItself(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -167,7 +167,7 @@ func TestOneRollWins(t *testing.T) {
 	}
 }
 
-// race runs do many times at once and counts the successes; every failure must be the one that is wanted.
+// race runs do many times at once and counts the successes; every failure must be the expected one.
 func race(t *testing.T, many int, do func(int) error, want error) (wins int) {
 	t.Helper()
 	var mu sync.Mutex

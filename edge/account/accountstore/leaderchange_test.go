@@ -42,8 +42,8 @@ func startTrio(t *testing.T) *trioRig {
 	return h
 }
 
-// settled repeats a change until the store has answered that it stands: while a leader is elected it may be
-// refused, or not answered.
+// settled repeats a change until the store has acknowledged it: while a leader is elected it may be refused,
+// or not answered.
 func settled(t *testing.T, what string, do func(ctx context.Context) error) {
 	t.Helper()
 	err := natsconf.AtBoot(t.Context(), do, func(err error) bool {
@@ -68,13 +68,13 @@ func (h *trioRig) key(t *testing.T, a account.Account) (secret string, k account
 	return secret, k
 }
 
-// taken is how long a key is still taken after its revocation was acknowledged.
+// taken is how long a key is still accepted after its revocation was acknowledged.
 type taken struct {
 	whole   time.Duration
-	sighted time.Duration // of it, while the mirror said that it sees everything
+	sighted time.Duration // of it, while the mirror reported that it sees everything
 }
 
-// revoke revokes a key and measures how long it is still taken. The mirror may be late for as long as it says
+// revoke revokes a key and measures how long it is still accepted. The mirror may be late while it reports
 // that it is blind.
 func (h *trioRig) revoke(t *testing.T, secret string, k account.Key) (took taken) {
 	t.Helper()
@@ -103,10 +103,10 @@ func (h *trioRig) revoke(t *testing.T, secret string, k account.Key) (took taken
 	return took
 }
 
-// honoured is within what time after its acknowledgement a revocation is seen by who is not blind.
+// honoured is the time after its acknowledgement within which a mirror that is not blind sees a revocation.
 const honoured = time.Second
 
-// Keys are made and revoked while the leaders of their bucket and of the accounts' change all the time.
+// Keys are created and revoked while the leaders of their bucket and of the accounts' change continuously.
 func TestKeysAcrossLeaderChanges(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped under -short: three servers")
@@ -120,7 +120,7 @@ func TestKeysAcrossLeaderChanges(t *testing.T) {
 	changes, stop := natstest.Unrest(t, h.trio.Connect(t), 300*time.Millisecond,
 		topology.BucketStream(topology.BucketKeys), topology.BucketStream(topology.BucketAccounts))
 	var longest taken
-	revoked, prompt := 0, 0 // prompt: within the time that holds for who sees, blind or not
+	revoked, prompt := 0, 0 // prompt: within the time for mirrors that see, blind or not
 	begun := time.Now()
 	for changes() < 12 || prompt < 5 {
 		if time.Since(begun) > natstest.TestTimeout {
@@ -140,8 +140,8 @@ func TestKeysAcrossLeaderChanges(t *testing.T) {
 		prompt, revoked, longest.whole, longest.sighted)
 }
 
-// The server that the mirror's watch asks, which leads the bucket, vanishes, while the mirror's own
-// connection, to another one, stands. A key that is revoked as soon as the bucket has a leader again is
+// The server that the mirror's watch uses, which leads the bucket, vanishes, while the mirror's own
+// connection, to another one, stays open. A key that is revoked as soon as the bucket has a leader again is
 // refused within a second.
 func TestRevocationAfterTheWatchedServerVanished(t *testing.T) {
 	if testing.Short() {

@@ -18,7 +18,7 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// last expects what the newest record of an account's log says.
+// last checks the newest record of an account's log.
 func (h harness) last(t *testing.T, id, what string, detail ...string) {
 	t.Helper()
 	records := h.all(t, id, 100)
@@ -34,8 +34,8 @@ func (h harness) last(t *testing.T, id, what string, detail ...string) {
 	}
 }
 
-// Nobody takes a name that looks like another's or is reserved, by making an account or by renaming one; an
-// operator can grant it, and the log says so.
+// A name that looks like another's or is reserved cannot be taken, neither by creating an account nor by
+// renaming one; an operator can grant it, and the log records that.
 func TestNamesThatDeceive(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -77,7 +77,7 @@ func TestNamesThatDeceive(t *testing.T) {
 	h.last(t, other.ID, life.Renamed, "granted:yes", "to:Steam")
 }
 
-// Accounts that stand with such names go on, and operators are told of them until they grant the name.
+// Existing accounts with such names keep working, and are reported to operators until they grant the name.
 func TestDoubtsAreTold(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -117,8 +117,8 @@ func TestDoubtsAreTold(t *testing.T) {
 	told()
 }
 
-// An owner renames, within bounds; the old name is the account's own for 90 days, and then anybody's, also if
-// the account's entry has it.
+// An owner renames, within bounds; the old name is reserved for the account for 90 days, and free then, even
+// if the account's entry has it.
 func TestOwnerRenames(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -193,7 +193,7 @@ func TestOwnerRenames(t *testing.T) {
 	}
 }
 
-// A name that a build before this one changed has no end noted: it stays its account's own.
+// A name that an older build changed has no recorded end: it stays reserved for its account.
 func TestOldNamesWithoutAnEndAreKept(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -223,7 +223,7 @@ func TestOldNamesWithoutAnEndAreKept(t *testing.T) {
 	}
 }
 
-// The mark is of a name that the operator has seen, and operators alone give it.
+// The mark is for a name that the operator has seen, and only operators set it.
 func TestVerifiedMark(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -251,8 +251,8 @@ func TestVerifiedMark(t *testing.T) {
 	h.last(t, a.ID, life.Unverified)
 }
 
-// An owner asks for the end of an account and takes that back; an operator's bar is another thing, in
-// whatever order the two come. Older builds see a disabled account.
+// An owner requests the deletion of an account and takes that back; an operator's disabling is independent,
+// in either order. Older builds see a disabled account.
 func TestDeletionIsAskedAndTakenBack(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -327,8 +327,8 @@ func TestDeletionIsAskedAndTakenBack(t *testing.T) {
 	try(true, false, step{"an operator enables", nil, enable})
 }
 
-// What was asked for is done at its time, once, by whichever edge is there; a crash between its steps leaves
-// what the next one finishes. The name is kept, and the log stays.
+// A requested deletion is done at its time, once, by any edge; after a crash between its steps the next edge
+// finishes it. The name is kept, and the log stays.
 func TestDeletionIsDoneAtItsTime(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -384,7 +384,7 @@ func TestDeletionIsDoneAtItsTime(t *testing.T) {
 }
 
 // A process that dies after the account is deleted leaves its keys; the next start revokes them. Before that
-// nobody takes them.
+// they are not accepted.
 func TestDeletionSurvivesACrash(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -413,7 +413,7 @@ func TestDeletionSurvivesACrash(t *testing.T) {
 	}
 }
 
-// A member goes from one account to another in one write, which both logs say.
+// A member moves from one account to another in one write, which both logs record.
 func TestMemberIsMoved(t *testing.T) {
 	t.Parallel()
 	h := start(t)

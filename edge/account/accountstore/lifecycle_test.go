@@ -22,8 +22,9 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// A disabled account's keys are refused by all edges, its members change nothing, and what it owes is signed.
-// Enabling brings all back. A build that knows nothing of it does not read the record, and so takes no key.
+// A disabled account's keys are refused by all edges, its members cannot change anything, and its outstanding
+// callbacks are signed. Enabling restores everything. A build without disabling does not read the record, and
+// so accepts no key.
 func TestDisabledAccount(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -91,9 +92,9 @@ func whats(records []audit.Record) string {
 	return strings.Join(all, " ")
 }
 
-// With an account go its keys, members, invites and login links, on all edges; what it owes is signed for as
-// long as outcomes are kept, and then its secrets are in the store no more. Its name is free, and whoever
-// takes it gets another id: nothing of the old one is theirs.
+// With an account its keys, members, invites and login links are removed, on all edges; its outstanding
+// callbacks are signed as long as outcomes are kept, and then its secrets are removed from the store. Its
+// name is free, and the next account with it gets another id, and nothing of the old one.
 func TestDeletedAccount(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -165,7 +166,7 @@ func TestDeletedAccount(t *testing.T) {
 		t.Errorf("%d versions of the record are there, with its members and secrets", n)
 	}
 
-	again, err := h.store.GrantAccount(t.Context(), operator, "Harbor Guild") // it is kept otherwise
+	again, err := h.store.GrantAccount(t.Context(), operator, "Harbor Guild") // it is kept by other means
 	if err != nil || again.ID == a.ID {
 		t.Fatalf("the name is taken anew as %s: %v", again.ID, err)
 	}
@@ -179,7 +180,7 @@ func TestDeletedAccount(t *testing.T) {
 	h.signsUntilOutcomesAreGone(t, a, l.ID)
 }
 
-// signsUntilOutcomesAreGone holds what is left of a deleted account against its end.
+// signsUntilOutcomesAreGone checks what is left of a deleted account until its end.
 func (h harness) signsUntilOutcomesAreGone(t *testing.T, a account.Account, link string) {
 	t.Helper()
 	subject := topology.BucketSubject(topology.BucketAccounts, a.ID)
@@ -241,8 +242,8 @@ func TestDeletedAccountCannotComeBack(t *testing.T) {
 	}
 }
 
-// A renamed account keeps all it has, under the same id. Nobody takes a name that an account had, also when
-// that is deleted, until it is forgotten.
+// A renamed account keeps everything, under the same id. A former name of an account, even of a deleted one,
+// cannot be taken until it is forgotten.
 func TestRenamedAccount(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -309,7 +310,7 @@ func TestRenamedAccount(t *testing.T) {
 		t.Fatal(err)
 	}
 	leads("Quay Guild", fresh.ID)
-	rename(other.ID, "Harbor Guild", nil) // over what is left of the one that was made with it
+	rename(other.ID, "Harbor Guild", nil) // over what is left of the one that was created with it
 	leads("Harbor Guild", other.ID)
 	if err := h.store.Settle(t.Context()); err != nil {
 		t.Error(err)
@@ -318,7 +319,8 @@ func TestRenamedAccount(t *testing.T) {
 
 func isInput(err error) bool { _, ok := errors.AsType[*input.Error](err); return ok }
 
-// Of many who want one name at once, on several edges, by making an account and by renaming one, one gets it.
+// Of many concurrent requests for one name, on several edges, by creating an account or renaming one, one
+// succeeds.
 func TestOneTakesAName(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -384,7 +386,7 @@ func TestNearestNames(t *testing.T) {
 	}
 }
 
-// Who made an account is what the log says.
+// The creator of an account is the one in the log.
 func TestMadeBy(t *testing.T) {
 	t.Parallel()
 	h := start(t)

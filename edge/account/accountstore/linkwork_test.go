@@ -13,7 +13,7 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// link makes a login link into an account and returns who came by it.
+// link creates a login link into an account and returns the actor who uses it.
 func (h harness) link(t *testing.T, a account.Account, role access.Role) grant.Link {
 	t.Helper()
 	_, l, err := h.store.LoginLink(t.Context(), operator, a.ID, role)
@@ -32,8 +32,8 @@ func (h harness) invite(t *testing.T, by access.Actor, a account.Account) (token
 	return token, i
 }
 
-// An invite that was made under a login link lets nobody in once the link was taken back, or its time is
-// over; others stay.
+// An invite that was made under a login link lets nobody in once the link was revoked, or its time is over;
+// others stay valid.
 func TestInvitesGoWithTheirLoginLink(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -72,8 +72,8 @@ func TestInvitesGoWithTheirLoginLink(t *testing.T) {
 	}
 }
 
-// The build before wrote the link into By alone, gave its invites a week, and left them where they were.
-// They let nobody in either.
+// The previous build wrote the link only into By, gave its invites a week, and left them in the account. They
+// let nobody in either.
 func TestInvitesOfOlderBuildsGoWithTheirLoginLink(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -115,8 +115,8 @@ func TestInvitesOfOlderBuildsGoWithTheirLoginLink(t *testing.T) {
 	}
 }
 
-// The death of a process between the two writes of a revocation leaves the invite in the account, if it is
-// worth nothing.
+// The death of a process between the two writes of a revocation leaves the invite in the account, where it is
+// worthless.
 func TestInviteIsVoidBeforeItIsTakenOut(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -128,7 +128,7 @@ func TestInviteIsVoidBeforeItIsTakenOut(t *testing.T) {
 	if err := h.store.RevokeLoginLink(t.Context(), operator, a.ID, l.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.conn.JS.Publish(t.Context(), subject, data); err != nil { // as it stood before
+	if _, err := h.conn.JS.Publish(t.Context(), subject, data); err != nil { // as it was before
 		t.Fatal(err)
 	}
 	if err := err2(h.store.AcceptInvite(t.Context(), token, cleo)); !errors.Is(err, account.ErrNoInvite) {
@@ -139,8 +139,8 @@ func TestInviteIsVoidBeforeItIsTakenOut(t *testing.T) {
 	}
 }
 
-// What a login link may do is read from what it was made for, at the write, whatever who comes by it says
-// of their role; what an operator may do, from the grant.
+// What a login link may do is read from its grant at the write, whatever role the caller claims; what an
+// operator may do, from theirs.
 func TestLinksAndOperatorsAreJudgedAtTheWrite(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -191,8 +191,8 @@ func TestLinksAndOperatorsAreJudgedAtTheWrite(t *testing.T) {
 	try(access.ErrNotAllowed, allowed)
 }
 
-// What a login link leaves behind is told from the log: keys, members, whether a secret was seen; nothing
-// of anybody else's.
+// What was made with a login link is read from the log: keys, members, whether a secret was seen; nothing of
+// others.
 func TestLinkWorkNamesWhatStays(t *testing.T) {
 	t.Parallel()
 	h := start(t)

@@ -79,9 +79,8 @@ func TestLoginLinkRefusals(t *testing.T) {
 	}
 }
 
-// A login link into an account is taken back: nobody redeems it any more, and what it gave to who did is
-// over. It is listed for as long as it gives anything, and no longer; another link, and another account's,
-// stay as they are.
+// A login link into an account is revoked: it cannot be redeemed any more, and logins by it end. It is listed
+// as long as it grants anything; other links, and those of other accounts, do not change.
 func TestLoginLinkIsTakenBack(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -176,8 +175,8 @@ func TestLoginLinkIsTakenBack(t *testing.T) {
 	holds(stays, false)
 }
 
-// What a link gives stands in its grant, where an edge's credential cannot write. A link that says it is more
-// than that, which one could write, lets nobody in.
+// The rights of a link are in its grant, where an edge's credential cannot write. A link entry that claims
+// more, which an edge could write, lets nobody in.
 func TestForgedLoginLinkIsNotRedeemed(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -207,8 +206,8 @@ func TestForgedLoginLinkIsNotRedeemed(t *testing.T) {
 	}
 }
 
-// If each role has a credential of its own, an edge's makes no operators and no login links, and takes none
-// back. It is told so at once, and the audit log tells of nothing that did not happen.
+// If each role has a credential of its own, an edge's cannot create or revoke operators or login links. It is
+// refused at once, and the audit log has no record of it.
 func TestGrantsNeedTheOperatorsCredential(t *testing.T) {
 	t.Parallel()
 	e := natstest.StartExternal(t)
@@ -293,7 +292,7 @@ func TestGrantsNeedTheOperatorsCredential(t *testing.T) {
 	}
 }
 
-// No token lies in the store: a copy of it lets nobody in.
+// No token is stored: a copy of the store lets nobody in.
 func TestTokensAreStoredAsDigests(t *testing.T) {
 	t.Parallel()
 	h := start(t)

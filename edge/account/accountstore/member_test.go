@@ -22,8 +22,7 @@ var (
 func err2[T any](_ T, err error) error         { return err }
 func err3[T, U any](_ T, _ U, err error) error { return err }
 
-// The store refuses what the role does not include, by the account as it is stored, whatever the caller
-// believes.
+// The store refuses what the role does not include, by the stored account, whatever the caller claims.
 func TestStoreRefusesWhatTheRoleMayNot(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -36,7 +35,7 @@ func TestStoreRefusesWhatTheRoleMayNot(t *testing.T) {
 	_, k := h.key(t, a, account.KeyOptions{})
 	// the same subject of another network
 	stranger := account.Member{Network: "other", Subject: "ada", Role: access.RoleOwner}.Actor()
-	// what a caller says of a member's role counts for nothing
+	// the role that a caller claims is ignored
 	liar := cleo.Actor()
 	liar.Role = access.RoleOwner
 	boss := ada.Actor()
@@ -135,7 +134,7 @@ func TestTheLastOwnerStays(t *testing.T) {
 		access.RoleOwner)); err != nil {
 		t.Fatal(err)
 	}
-	// Two owners who leave at once, by two edges: one stays.
+	// Two owners leave at once, on two edges: one stays.
 	edges := h.edges(t)
 	for range 10 {
 		wins := race(t, 2, func(i int) error {
@@ -157,7 +156,7 @@ func TestTheLastOwnerStays(t *testing.T) {
 	}
 }
 
-// An account that an operator made has no owner; that is no reason to refuse changes of others.
+// An account that an operator made has no owner; that is no reason to refuse other changes.
 func TestAccountWithoutOwner(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -213,8 +212,7 @@ func TestAccountsOfAMember(t *testing.T) {
 	})
 }
 
-// A name that is taken lets nobody else in: who makes an account of that name does not get into the one
-// that is there.
+// Creating an account with a name in use does not lead into the existing account.
 func TestNameThatIsTaken(t *testing.T) {
 	t.Parallel()
 	h := start(t)

@@ -14,9 +14,9 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// A key or an account that a newer build has written is not judged by what was known of it before, which may
-// have ended: the request is to be tried again, at an edge that can read it. When it can be read again, it
-// counts again. Nobody else's key suffers.
+// A key or an account that a newer build has written is not judged by its earlier state, which may have
+// ended: the request is to be repeated, at an edge that can read it. When it can be read again, it works
+// again. Other keys are not affected.
 func TestNewerKeysAndAccountsAreNotJudged(t *testing.T) {
 	t.Parallel()
 	for bucket, what := range map[string]string{
@@ -70,8 +70,8 @@ func TestNewerKeysAndAccountsAreNotJudged(t *testing.T) {
 	}
 }
 
-// A newer build may write another shape, too: it is told as what it is, with what to do, and a key or an
-// account of it is not judged either.
+// A newer build may write another shape, too: it is reported as such, with what to do, and its keys and
+// accounts are not judged either.
 func TestNewerShapesAreNotJudged(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -202,8 +202,8 @@ func TestNewerRecordsAreNotWrittenAgain(t *testing.T) {
 	}
 }
 
-// A right is removed whatever the record holds besides: an older build would leave a leaked key alive
-// otherwise, until all are upgraded.
+// A right is removed whatever else the record holds: an older build would leave a leaked key alive otherwise,
+// until all are upgraded.
 func TestRightsAreTakenFromNewerRecords(t *testing.T) {
 	h := start(t)
 	a, err := h.store.CreateAccount(t.Context(), operator, "Harbor Guild")

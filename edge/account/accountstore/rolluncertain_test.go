@@ -20,8 +20,8 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// wire stands between a client and a NATS server, until the end of a batch passes: from then on the client
-// hears nothing.
+// wire is between a client and a NATS server, until the end of a batch passes: from then on the client
+// receives nothing.
 type wire struct {
 	net.Listener
 
@@ -102,8 +102,8 @@ func farStore(t *testing.T, mark string, swallow bool) (near, far *accountstore.
 	return near, storeOn(t, natstest.ConnectTo(t, at.String()), master), a
 }
 
-// Nobody is locked out by a roll of which nobody knows whether it took place: who rolls has the old key and
-// gets the new one, and whichever way it ended one of them works. The next one who looks can tell which.
+// A roll with an unknown result locks nobody out: the caller has the old key and gets the new one, and one of
+// them works. A later read shows which.
 func TestRollWithoutAnAnswerLeavesAKeyThatWorks(t *testing.T) {
 	t.Parallel()
 	for name, swallow := range map[string]bool{"stored": false, "lost": true} {
@@ -139,8 +139,8 @@ func TestRollWithoutAnAnswerLeavesAKeyThatWorks(t *testing.T) {
 	}
 }
 
-// Who rotates a signing secret gets the new one also if nobody knows whether the store took it, and the
-// public keys tell which one signs.
+// The caller who rotates a signing secret gets the new one even if it is unknown whether it is stored, and
+// the public keys show which one signs.
 func TestRotationWithoutAnAnswerHandsTheSecretOut(t *testing.T) {
 	t.Parallel()
 	for name, swallow := range map[string]bool{"stored": false, "lost": true} {
@@ -177,7 +177,7 @@ func storeOn(t *testing.T, conn *natsconf.Conn, master secretbox.Key) *accountst
 	return s
 }
 
-// A key is handed out also if it stands and its record could not be written: the old one may have ended with
+// A key is shown even if it is stored and its record could not be written: the old one may have ended with
 // it.
 func TestKeysAreHandedOutWithoutTheirRecord(t *testing.T) {
 	t.Parallel()
@@ -196,7 +196,7 @@ func TestKeysAreHandedOutWithoutTheirRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	limit(1) // the log takes nothing
+	limit(1) // the log accepts nothing
 	for what, hand := range map[string]func() (string, account.Key, error){
 		"create": func() (string, account.Key, error) {
 			return h.store.CreateKey(t.Context(), operator, a.ID, account.KeyOptions{})

@@ -54,7 +54,7 @@ func dieAfter(t *testing.T, s *Store, id string, quota int64) {
 	}
 }
 
-// Who dies between a change and its record leaves the record in what was changed; the next one who changes it
+// A process that dies between a change and its record leaves the record in the changed entry; the next change
 // writes both.
 func TestRecordOfAChangeWhoseMakerDied(t *testing.T) {
 	t.Parallel()
@@ -154,7 +154,7 @@ func TestRecordOfAKeyWhoseMakerDied(t *testing.T) {
 	}
 }
 
-// What was taken back is so before the log is asked: it cannot wait for it.
+// A revocation takes effect before the log is written: it cannot wait for it.
 func TestTakingBackDoesNotWaitForItsRecord(t *testing.T) {
 	t.Parallel()
 	s := startStore(t)
@@ -215,7 +215,7 @@ func TestSettleOfAnAccount(t *testing.T) {
 	}
 }
 
-// Records of the version before are read, found by id, changed, and written in the new version.
+// Records of the previous version are read, found by id, changed, and written in the new version.
 func TestRecordsOfVersion1(t *testing.T) {
 	t.Parallel()
 	s := startStore(t)

@@ -53,7 +53,7 @@ func TestColours(t *testing.T) {
 	}
 }
 
-// What an error says would do, does, and lies as near as a step of 1/64.
+// The colour that an error suggests is accepted, and is as near as a step of 1/64.
 func TestWhatWouldDoDoes(t *testing.T) {
 	t.Parallel()
 	would := regexp.MustCompile(`(#[0-9a-f]{6}) would do$`)
@@ -84,8 +84,8 @@ func TestWhatWouldDoDoes(t *testing.T) {
 	}
 }
 
-// The grounds that accents are measured on are those of the pages, and text on a button without a colour of
-// its own, which has the accent's, can be read too.
+// The backgrounds that accents are measured on are those of the pages, and text on a button without a colour
+// of its own, which has the accent's, can be read too.
 func TestGroundsAreThePages(t *testing.T) {
 	t.Parallel()
 	css, err := os.ReadFile("../../page/base.css")

@@ -15,8 +15,8 @@ import (
 	"verifyd/natsconf/secretbox"
 )
 
-// Who dies between the end of what a login link gives and its record leaves the record in the grant, and
-// nobody has it in the meantime. The record is written when the next one finds nothing left to take back,
+// A process that dies between the end of a login link's grant and its record leaves the record in the grant,
+// which is not in force meanwhile. The record is written when the next revocation finds nothing to revoke,
 // when somebody is made an operator again, and at the start of a service.
 func TestRecordOfAGrantWhoseMakerDied(t *testing.T) {
 	t.Parallel()

@@ -90,7 +90,7 @@ func TestRevokedKeyCannotComeBack(t *testing.T) {
 	}
 }
 
-// A watch that is left before it was read out takes its goroutine with it (goleak looks at the end).
+// A watch that is closed before it was read completely ends its goroutine (goleak checks that).
 func TestManyKeysAreMirroredAndLeftInTheMiddle(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -183,7 +183,7 @@ func BenchmarkLookup(b *testing.B) {
 	}
 }
 
-// A restarted server has forgotten every watch: a revocation right after it is seen all the same.
+// A restarted server has forgotten every watch: a revocation right after it is still seen.
 func TestRevocationIsSeenAfterTheServerRestarted(t *testing.T) {
 	e, err := embedded.Open(embedded.Options{DataDir: t.TempDir(), Log: zerolog.Nop()})
 	if err != nil {
@@ -229,7 +229,7 @@ func TestRevocationIsSeenAfterTheServerRestarted(t *testing.T) {
 	t.Logf("revocation seen after %s", time.Since(began))
 }
 
-// A mirror says since when it sees no changes: a revocation may have been missed since then.
+// A mirror reports since when it sees no changes: a revocation may have been missed since then.
 func TestMirrorKnowsWhenItIsBlind(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)

@@ -7,7 +7,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Within the hour a use costs no entry in the list of what is to be written.
+// Within the hour a use adds no entry to the list of pending writes.
 func TestUseWithinTheHourIsNotDue(t *testing.T) {
 	u := New(nil, zerolog.Nop())
 	now := time.Now()

@@ -93,7 +93,7 @@ func TestUseIsWrittenOnceAnHour(t *testing.T) {
 	}
 }
 
-// An edge that was started anew does not write again what is there.
+// A restarted edge does not write again what is stored.
 func TestRestartedEdgeWritesNoUseTwice(t *testing.T) {
 	t.Parallel()
 	h := start(t)

@@ -94,7 +94,7 @@ func TestAnotherProviderInheritsNobody(t *testing.T) {
 	}
 }
 
-// Processes that bind an id at once, to whatever providers, agree on the first.
+// Processes that bind an id concurrently, to any providers, agree on the first.
 func TestNamespacesAreBoundOnce(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -120,7 +120,7 @@ func TestNamespacesAreBoundOnce(t *testing.T) {
 	}
 }
 
-// What a newer build has written of an id is not taken for anything else.
+// A newer build's record of an id is not misread.
 func TestNewerNamespacesAreNotMisread(t *testing.T) {
 	t.Parallel()
 	h := start(t)

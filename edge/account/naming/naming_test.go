@@ -13,7 +13,7 @@ import (
 	"verifyd/edge/network/netsettings"
 )
 
-// A name is stored in one form, and what nobody sees is refused.
+// A name is stored in one form, and invisible characters are refused.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{
@@ -39,7 +39,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Known pairs of UTS 39's table, and what people do to a name to have it all the same.
+// Known pairs of UTS 39's table, and what people do to a name to get it anyway.
 func TestAlike(t *testing.T) {
 	t.Parallel()
 	for _, same := range [][]string{
@@ -69,7 +69,8 @@ func TestAlike(t *testing.T) {
 	}
 }
 
-// Nobody is called as an identity network, a platform or the service is, nor by words that add nothing.
+// No account has the name of an identity network, a platform or the service, nor one that only adds generic
+// words.
 func TestReserved(t *testing.T) {
 	t.Parallel()
 	reserved := []string{

@@ -40,7 +40,7 @@ func raise(t *testing.T, s *Store, all ...Notice) {
 	}
 }
 
-// Processes that see one cause, at once and again, tell of it once.
+// Processes that see one cause, concurrently and repeatedly, notify once.
 func TestACauseIsToldOnce(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)
@@ -74,7 +74,7 @@ func TestACauseIsToldOnce(t *testing.T) {
 	}
 }
 
-// Everybody has marks of their own, what comes after a mark is unread, and a mark outlives a move of the
+// Each member has their own marks, what comes after a mark is unread, and a mark outlives a move of the
 // store, where messages get other sequences.
 func TestReadMarks(t *testing.T) {
 	t.Parallel()
@@ -118,7 +118,7 @@ func TestReadMarks(t *testing.T) {
 	}
 }
 
-// An account that is told too much is told no more until older ones have gone.
+// An account with too many notices gets no more until older ones have been removed.
 func TestAnAccountsNoticesAreBounded(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)

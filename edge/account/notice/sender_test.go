@@ -24,14 +24,14 @@ import (
 	"verifyd/sessions/urlpolicy"
 )
 
-// receiver takes notices over TLS.
+// receiver accepts notices over TLS.
 type receiver struct {
 	*httptest.Server
 
 	mu     sync.Mutex
 	status int           // of its answers
 	hang   chan struct{} // closed: it answers no more until the test ends
-	ids    []string      // of the notices that it took
+	ids    []string      // of the notices that it accepted
 	tries  int
 }
 
@@ -95,7 +95,7 @@ func (r *receiver) post(ctx context.Context, p Post) error {
 	return nil
 }
 
-// service is a store with accounts, and what tells them.
+// service is a store with accounts, and the actors that notify them.
 type service struct {
 	conn     *natsconf.Conn
 	accounts *accountstore.Store
@@ -117,7 +117,7 @@ func newService(t *testing.T) *service {
 	return s
 }
 
-// account makes an account whose notices go to an address; empty: nowhere.
+// account creates an account whose notices are sent to an address; empty: nowhere.
 func (s *service) account(t *testing.T, name, address string) account.Account {
 	a, err := s.accounts.CreateAccount(t.Context(), operator, name)
 	if err != nil {
@@ -155,8 +155,8 @@ func (s *service) rotate(t *testing.T, a account.Account) {
 	}
 }
 
-// A rotation and a member who joined are told, through a receiver that fails first and then recovers, and
-// through a restart; each once where the receiver takes it.
+// A rotation and a new member are reported, to a receiver that fails first and then recovers, and across a
+// restart; each once if the receiver accepts it.
 func TestTheAuditLogIsTold(t *testing.T) {
 	t.Parallel()
 	s, r := newService(t), newReceiver(t)
@@ -193,7 +193,7 @@ func TestTheAuditLogIsTold(t *testing.T) {
 	}
 }
 
-// One address that hangs has one POST under way, and keeps nobody else from being told.
+// A hanging address has one POST in progress, and delays no other account's notices.
 func TestAHangingAddressHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	s, bad, good := newService(t), newReceiver(t), newReceiver(t)
@@ -242,7 +242,7 @@ func TestATryEndsAfterADay(t *testing.T) {
 	}
 }
 
-// What is offered while the store is away is stored later, and what was stored is not asked for again.
+// A notice that is offered while the store is down is stored later, and a stored one is not stored again.
 func TestOfferedNoticesAreStored(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

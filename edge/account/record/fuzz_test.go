@@ -97,7 +97,7 @@ func FuzzKey(f *testing.F) {
 	})
 }
 
-// text is all of a value, without what tells an empty list from none.
+// text formats a value, without distinguishing an empty list from none.
 func text(t *testing.T, v any) []byte {
 	t.Helper()
 	b, err := json.Marshal(v)

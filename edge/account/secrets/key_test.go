@@ -22,7 +22,7 @@ func TestSecretsParseAndDiffer(t *testing.T) {
 	}
 }
 
-// Every single-character slip is refused by the checksum, before any look-up.
+// Every single-character typo is refused by the checksum, before any lookup.
 func TestSlipsAreRefusedByTheChecksum(t *testing.T) {
 	s := NewKey(false)
 	for i := range s {

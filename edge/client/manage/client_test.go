@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const token = "vfyop_MARKERTOKEN"
 
-// service answers each request by the next of its answers, over TLS, and keeps what it was asked.
+// service answers each request with the next of its answers, over TLS, and records the requests.
 type service struct {
 	*httptest.Server
 
@@ -61,7 +61,7 @@ func give(doc any) http.HandlerFunc {
 
 func cut(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
-// What makes something is tried again under one key, if no answer came; anything else is sent once.
+// A creation is repeated under one key, if no answer came; anything else is sent once.
 func TestWhatMakesIsTriedAgain(t *testing.T) {
 	busy := refuse(http.StatusServiceUnavailable, `{"code":"unavailable","detail":"Try again."}`)
 	s, c := newService(t, cut, busy, give(map[string]any{"id": "key_1", "secret": "vfy_x", "stored": true}))
@@ -94,7 +94,8 @@ func TestWhatMakesIsTriedAgain(t *testing.T) {
 	}
 }
 
-// Redirects are not followed, answers of others are told from the service's, and errors hold no token.
+// Redirects are not followed, answers of other servers are distinguished from the service's, and errors hold
+// no token.
 func TestAnswersOfOthers(t *testing.T) {
 	for want, answer := range map[string]http.HandlerFunc{
 		"a redirect, which is not followed": func(w http.ResponseWriter, r *http.Request) {
@@ -120,7 +121,7 @@ func TestAnswersOfOthers(t *testing.T) {
 	}
 }
 
-// A token leaves over https alone, but for loopback.
+// A token is sent only over https, except on loopback.
 func TestServersThatAreRefused(t *testing.T) {
 	for base, right := range map[string]bool{
 		"https://verify.example.com": true, "https://verify.example.com/prefix/": true,
@@ -146,7 +147,7 @@ func TestServersThatAreRefused(t *testing.T) {
 	}
 }
 
-// Lists go on until they end, and end with the first error.
+// Lists are read to their end, or to the first error.
 func TestListsHavePages(t *testing.T) {
 	page := func(id string, next any) http.HandlerFunc {
 		return give(map[string]any{"accounts": []any{map[string]any{"id": id}}, "next": next})

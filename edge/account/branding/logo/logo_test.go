@@ -22,7 +22,7 @@ import (
 	"verifyd/edge/account/branding/logo"
 )
 
-// drawn is a picture with a disc on a clear ground.
+// drawn is a picture with a disc on a transparent background.
 func drawn(width, height int) *image.NRGBA {
 	m := image.NewNRGBA(image.Rect(0, 0, width, height))
 	for y := range height {
@@ -118,7 +118,7 @@ func extended(flags byte, width, height int) []byte {
 	return chunk("VP8X", data)
 }
 
-// declaring is a PNG whose header says another size than it has.
+// declaring is a PNG whose header declares another size than it has.
 func declaring(tb testing.TB, width, height int) []byte {
 	tb.Helper()
 	p := asPNG(tb, drawn(20, 20))
@@ -153,7 +153,7 @@ func adobeCMYK(tb testing.TB) []byte {
 		[]byte{0xff, 0xd9})
 }
 
-// good checks what came out: a PNG of ours, in its bounds, with the picture and nothing of the file.
+// good checks the result: a PNG of ours, within its bounds, with the picture and nothing else of the file.
 func good(tb testing.TB, l *branding.Logo) {
 	tb.Helper()
 	m, err := png.Decode(bytes.NewReader(l.PNG))
@@ -219,7 +219,7 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// What cannot be small as it is becomes soft: a logo is never refused for what it shows.
+// A picture that does not compress is blurred: a logo is never refused for what it shows.
 func TestNoiseBecomesSmall(t *testing.T) {
 	t.Parallel()
 	l, err := logo.Read(asPNG(t, noise(400, 300)))
@@ -232,8 +232,8 @@ func TestNoiseBecomesSmall(t *testing.T) {
 	}
 }
 
-// Nothing of a file but its pixels comes out again: no place where it was taken, no script for whoever takes
-// the bytes for something else.
+// Only the pixels of a file are kept: no location where it was taken, no script for programs that read the
+// bytes as something else.
 func TestNothingElseComesOut(t *testing.T) {
 	t.Parallel()
 	const planted = "<script>alert(1)</script>GPS 54.3233 N"
@@ -269,7 +269,7 @@ func TestNothingElseComesOut(t *testing.T) {
 	}
 }
 
-// bombs are files that would take all memory or time where their headers were not judged first.
+// bombs are files that would take all memory or time if their headers were not checked first.
 func bombs(tb testing.TB) map[string][]byte {
 	tb.Helper()
 	passes := func() []byte {
@@ -299,7 +299,7 @@ func bombs(tb testing.TB) map[string][]byte {
 	}
 }
 
-// patched is a lossy WebP whose picture says another size than it has.
+// patched is a lossy WebP whose picture declares another size than it has.
 func patched(tb testing.TB, width, height int) []byte {
 	tb.Helper()
 	f := file(tb, "lossy.webp")
@@ -363,7 +363,7 @@ func TestOtherFiles(t *testing.T) {
 	}
 }
 
-// FuzzRead: whatever the file, what comes out is a picture of ours or a word on what is wrong.
+// FuzzRead: for any file, the result is a picture of ours or an error that describes what is wrong.
 func FuzzRead(f *testing.F) {
 	for _, b := range bombs(f) {
 		f.Add(b)
