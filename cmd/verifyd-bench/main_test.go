@@ -396,9 +396,9 @@ func TestDocumentedBenchCommands(t *testing.T) {
 		flags = regexp.MustCompile(`--runs \d+`).ReplaceAllString(flags, "")
 		var out, errOut bytes.Buffer
 		code := run(t.Context(), append(strings.Fields(flags), "--runs", "0"), &out, &errOut)
-		if output := strings.TrimSpace(errOut.String()); code != exitUsage || strings.Count(output, "\n") > 0 ||
-			!strings.Contains(output, "--runs: 0 is out of range") {
-			t.Errorf("%s: exit %d, %s", line[0], code, output)
+		if text := strings.TrimSpace(errOut.String()); code != exitUsage || strings.Count(text, "\n") > 0 ||
+			!strings.Contains(text, "--runs: 0 is out of range") {
+			t.Errorf("%s: exit %d, %s", line[0], code, text)
 		}
 	}
 	if len(lines) < 5 {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Owners set what users see, without a script; what is wrong stands beside its field, with what was typed.
+// Owners set what users see, without a script; errors are shown at their field, with what was typed.
 func TestBrandingPage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -64,7 +64,7 @@ func TestBrandingPage(t *testing.T) {
 			"Allowed sites of the link back set", "to: https://harbor.example https://www.harbor.example")
 	b.Get(at+"/preview").Want(t, http.StatusOK, "ask of Harbor Guild #1f5fd0")
 	b.Get(at+"/preview?state=verified").Want(t, http.StatusOK, "verified of Harbor Guild #1f5fd0")
-	b.Follow(b.upload(at+"/look", nil, "account", a.ID, "colour", "#1f5fd0")). // the box is not ticked
+	b.Follow(b.upload(at+"/look", nil, "account", a.ID, "colour", "#1f5fd0")). // the checkbox is not ticked
 											Want(t, http.StatusOK, "Saved.")
 	b.Follow(post("return-url", "return_url", "")).Want(t, http.StatusOK, "Saved.")
 	b.Get("/dashboard/settings").Want(t, http.StatusOK, "no sign")
@@ -75,7 +75,7 @@ func TestBrandingPage(t *testing.T) {
 	look.Lacks(t, "<textarea", "Save")
 }
 
-// upload sends a form with files as a page of the same site does; a logo of nil is none chosen.
+// upload sends a form with files as a page of the same site does; a nil logo means that none was chosen.
 func (b *browser) upload(path string, logo []byte, pairs ...string) answer {
 	b.t.Helper()
 	var body bytes.Buffer
@@ -95,8 +95,8 @@ func (b *browser) upload(path string, logo []byte, pairs ...string) answer {
 	return b.Do(req)
 }
 
-// The looks are saved all together or not at all; what is wrong with a colour says how it was measured and
-// what would do, also if it is only looked at.
+// The branding is saved completely or not at all; the error of a colour says how it was measured and what
+// would be accepted, also in a preview.
 func TestLooks(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -157,7 +157,7 @@ func TestLooks(t *testing.T) {
 	b.Get("/dashboard/audit").Want(t, http.StatusOK, "button to: #ffd500", "accent dark to: #ffd500",
 		"logo to: ")
 
-	// looked at, and not saved
+	// previewed, and not saved
 	look := b.Get(at + "?button=%23000000&button_own=yes&accent=%23777777&accent_own=yes")
 	look.Want(t, http.StatusOK, "the contrast is 4.17:1")
 	if !strings.Contains(look.Body, "button=%23000000&amp;button_own=yes") {
@@ -176,7 +176,7 @@ func TestLooks(t *testing.T) {
 		t.Errorf("taken away: %q %q %d", button, accent, logo)
 	}
 
-	// another site's form, another account's, a developer's, and nobody's
+	// a form of another site, another account, a developer, and without a login
 	foreign := b.Request(http.MethodPost, at+"/look", "")
 	foreign.Header.Set("Sec-Fetch-Site", "cross-site")
 	foreign.Header.Set("Content-Type", "multipart/form-data; boundary=x")
@@ -188,11 +188,11 @@ func TestLooks(t *testing.T) {
 	b.Post(at+"/look", url.Values{"account": {a.ID}}).Want(t, http.StatusUnsupportedMediaType)
 }
 
-// Who holds the Enter key down on "Send again" is slowed, and told so.
+// A user who holds the Enter key down on "Send again" is slowed, and gets a message.
 func TestSendingAgainHasARate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
-	r.clock.stop() // or on a slow machine the rate would keep up
+	r.clock.stop() // or the rate would keep up on a slow machine
 	a := r.account("Harbor Guild")
 	other := r.account("Lake Guild")
 	b := r.as("olga")

@@ -9,7 +9,7 @@ import (
 	"verifyd/edge/browsertest"
 )
 
-// answer is what a request brought.
+// answer is the answer to a request.
 type answer = browsertest.Answer
 
 // browser is a visitor's.
@@ -39,13 +39,13 @@ func (b *browser) post(address string, pairs ...string) answer {
 	return b.Post(address, form)
 }
 
-// login goes through the dev network as somebody, and returns the answer of the place of return.
+// login logs in at the dev network as somebody, and returns the answer to the return.
 func (b *browser) login(subject string, next ...string) answer {
 	b.t.Helper()
 	return b.Get(b.back(subject, append(next, "")[0]))
 }
 
-// back is the way to the dev network's return.
+// back goes through the dev network, and returns its return.
 func (b *browser) back(subject, next string) string {
 	b.t.Helper()
 	authorize := b.To(b.post("/dashboard/login", "network", "example", "next", next))

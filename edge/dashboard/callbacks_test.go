@@ -20,7 +20,7 @@ import (
 	"verifyd/sessions/failure"
 )
 
-// postMany sends a form in which a field stands several times.
+// postMany sends a form in which a field occurs several times.
 func (b *browser) postMany(path string, form url.Values) answer {
 	req := b.Request(http.MethodPost, path, form.Encode())
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -28,7 +28,7 @@ func (b *browser) postMany(path string, form url.Values) answer {
 	return b.Do(req)
 }
 
-// undelivered ends sessions of an account so, one for each verdict.
+// undelivered ends sessions of an account, one for each of these verdicts.
 func (r *rig) undelivered(a account.Account, verdicts ...facts.Verdict) (all []sessions.Session) {
 	r.t.Helper()
 	for i, verdict := range verdicts {
@@ -71,7 +71,7 @@ func TestUndeliveredOutcomesOfAnAccount(t *testing.T) {
 		}
 		return f
 	}
-	// seen: it leaves what is new, and nothing else happens
+	// seen: it is no longer new, and nothing else happens
 	b.Follow(b.postMany(at+"/seen", form("ticked", "session"))).Want(t, http.StatusOK, "Nothing was selected")
 	b.postMany(at+"/seen", form("ticked", "session", "../x")).Want(t, http.StatusBadRequest)
 	b.Follow(b.postMany(at+"/seen", form("ticked", "session", fine.ID, foreign.ID))).
@@ -83,7 +83,7 @@ func TestUndeliveredOutcomesOfAnAccount(t *testing.T) {
 	seen.Holds(t, string(lost.ID), string(unknown.ID), `>seen</span>`)
 	seen.Lacks(t, string(refused.ID))
 	b.Get(at+"?shown=all").Holds(t, string(lost.ID), string(refused.ID))
-	r.as("vera").Get(at).Lacks(t, string(lost.ID)) // for everybody in the account
+	r.as("vera").Get(at).Lacks(t, string(lost.ID)) // for all members of the account
 
 	// sent again together
 	again := b.Follow(b.postMany(at+"/send-again", form("all", "shown", lost.ID, refused.ID, fine.ID,
@@ -120,7 +120,7 @@ func TestUndeliveredOutcomesOfAnAccount(t *testing.T) {
 		t.Errorf("what was marked has the records %+v", marked)
 	}
 
-	// what fails again is new again
+	// an outcome that fails again is new again
 	r.attempt(lost, 2, facts.Result{Verdict: facts.VerdictRejected, Class: failure.Status})
 	r.attempt(refused, 2, facts.Result{Verdict: facts.VerdictDelivered, Status: 204})
 	b.Get(at).Holds(t, string(lost.ID))
@@ -149,8 +149,8 @@ func (r *rig) attempt(s sessions.Session, n int, res facts.Result) {
 	}
 }
 
-// A page has as many as one go may send, and what somebody has seen makes no page shorter. Whoever sends more
-// than the account's rate allows is told how many stay behind.
+// A page has as many as can be sent at once, and marked outcomes make no page shorter. If more are sent than
+// the account's rate allows, the page says how many are left.
 func TestManyUndeliveredOutcomes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -187,7 +187,7 @@ func TestManyUndeliveredOutcomes(t *testing.T) {
 		Want(t, http.StatusTooManyRequests)
 }
 
-// The last ten test callbacks are remembered, and nothing secret of them.
+// The last ten test callbacks are remembered, without their secrets.
 func TestTestsAreRemembered(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -210,7 +210,7 @@ func TestTestsAreRemembered(t *testing.T) {
 	r.as("olga").Get("/dashboard/audit").Want(t, http.StatusOK, "Test callback sent")
 }
 
-// The page of a run is drawn anew by itself until nothing is on its way any more.
+// The page of a run reloads itself until nothing is in progress any more.
 func TestProgressIsSeen(t *testing.T) {
 	t.Parallel()
 	tab := chromiumtest.Start(t)

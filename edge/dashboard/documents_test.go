@@ -10,7 +10,7 @@ import (
 	"verifyd/edge/guide"
 )
 
-// What pages lead to in the documentation is there, and no place is kept that no page leads to.
+// The documentation that pages link to exists, and every listed place is linked from a page.
 func TestDocumentsThatPagesLeadTo(t *testing.T) {
 	g, err := guide.New("https://verify.example.com", "")
 	if err != nil {

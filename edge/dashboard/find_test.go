@@ -12,8 +12,8 @@ import (
 	"verifyd/sessions"
 )
 
-// The field of every page leads to the session that is named, and otherwise to a list whose address can
-// be sent on. A token stands in no address.
+// The field of every page leads to the session that it names, and otherwise to a list whose address can be
+// shared. A token is in no address.
 func TestSessionsAreFoundFromEveryPage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})

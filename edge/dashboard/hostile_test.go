@@ -21,8 +21,8 @@ import (
 	"verifyd/sessions/failure"
 )
 
-// longest are values of as many bytes as a field takes, without a place to break them at: Latin, right to
-// left, marks piled upon marks, and what cannot be seen.
+// longest are values of the maximum length of a field, without a place to break them: Latin, right to left,
+// stacked marks, and invisible characters.
 func longest(bytes int) map[string]string {
 	fill := func(unit string) string { return strings.Repeat(unit, bytes/len(unit)) }
 	return map[string]string{
@@ -35,7 +35,7 @@ func longest(bytes int) map[string]string {
 func cut(s string, bytes int) string { return strings.ToValidUTF8(s[:bytes], "") }
 
 // Every page that shows what others typed, with the longest that they can type: nothing sticks out to the
-// side, nothing is cut off without the whole of it being at hand.
+// side, and what is cut off is also available in full.
 func TestLongValuesStayInside(t *testing.T) {
 	t.Parallel()
 	tab := chromiumtest.Start(t)

@@ -28,7 +28,7 @@ func (r *rig) start(key string) int {
 }
 
 // told makes a change, which returns once the directory of keys shows it, so that the next page does. It
-// waits for a second at most: then its end is waited for here.
+// waits for at most a second: after that this waits for the end.
 func (r *rig) told(what string, change func() answer, shows func() bool) answer {
 	r.t.Helper()
 	begun := time.Now()
@@ -40,7 +40,7 @@ func (r *rig) told(what string, change func() answer, shows func() bool) answer 
 	return a
 }
 
-// keys reports whether the directory shows so many keys of an account.
+// keys reports whether the directory shows this number of keys of an account.
 func (r *rig) keys(a account.Account, n int) func() bool {
 	return func() bool { return len(r.mirror.Keys(a.ID)) == n }
 }
@@ -104,7 +104,7 @@ func TestKeyFromItsCreationToItsEnd(t *testing.T) {
 		Want(t, http.StatusOK, "The key is revoked")
 }
 
-// A parcel opens for the login that it was made for, alone.
+// A parcel opens only for the login that it was made for.
 func TestShownKeyIsNobodyElses(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -160,7 +160,7 @@ func TestFaultyKeysComeBackAsTheyWereTyped(t *testing.T) {
 	}
 }
 
-// What a role may not do is not drawn, and refused all the same.
+// An action that a role may not take is not offered, and refused anyway.
 func TestViewersChangeNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -239,7 +239,7 @@ func TestViewersChangeNothing(t *testing.T) {
 			page := b.Get
 			subject := who
 			if path == "/dashboard/members/remove" {
-				subject = "olga" // themselves they may take out
+				subject = "olga" // they may remove themselves
 			}
 			if method == http.MethodPost {
 				page = func(path string) answer {
@@ -304,8 +304,8 @@ func TestOtherAccountsThingsAreNotThere(t *testing.T) {
 		Want(t, http.StatusOK, "already gone")
 }
 
-// While an account is disabled its members look and change nothing, and its keys are refused. Enabling brings
-// everything back.
+// While an account is disabled its members can view but not change it, and its keys are refused. Enabling
+// restores everything.
 func TestDisabledAccountIsLookedAt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})

@@ -19,7 +19,7 @@ func look(t *testing.T, page answer, lacks ...string) answer {
 	return page
 }
 
-// An owner renames the account, and reads why a name is refused.
+// An owner renames the account, and sees why a name is refused.
 func TestOwnerRenamesTheAccount(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -41,7 +41,8 @@ func TestOwnerRenamesTheAccount(t *testing.T) {
 	b.Follow(b.post(path, "account", a.ID, "name", "Harbor Guild")).Want(t, http.StatusOK, "Harbor Guild")
 }
 
-// An owner asks for the account's end by typing its name; everybody reads of it, and an owner takes it back.
+// An owner requests the account's deletion by typing its name; all members see it, and an owner takes it
+// back.
 func TestOwnerDeletesTheAccount(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -65,7 +66,7 @@ func TestOwnerDeletesTheAccount(t *testing.T) {
 	look(t, b.Follow(b.post("/dashboard/settings/restore", "account", a.ID)), banner).
 		Want(t, http.StatusOK, "in service again")
 
-	// What the operator disabled in the meantime no owner brings back.
+	// An account that the operator disabled in the meantime cannot be enabled by an owner.
 	b.post(path, "account", a.ID, "name", "Harbor Guild").Want(t, http.StatusSeeOther)
 	if _, err := r.accounts.Disable(t.Context(), access.Operator(""), a.ID, "<b>spam</b>"); err != nil {
 		t.Fatal(err)
@@ -76,7 +77,7 @@ func TestOwnerDeletesTheAccount(t *testing.T) {
 }
 
 // An operator opens an account and a session of it, sees no secret and no user, and changes what operators
-// change. Nobody else does.
+// may change. Nobody else can.
 func TestOperatorOpensAnAccount(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -155,7 +156,7 @@ func TestOperatorOpensAnAccount(t *testing.T) {
 	root.post(page+"/disable").Want(t, http.StatusNotFound)
 }
 
-// The operator moves somebody from one account to another, who is chosen by its id: names can look alike.
+// The operator moves a member from one account to another, which is chosen by its id: names can look alike.
 func TestOperatorMovesAMember(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})

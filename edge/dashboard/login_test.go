@@ -60,7 +60,7 @@ func loginCookie(t *testing.T, a answer) *http.Cookie {
 	return nil
 }
 
-// Whatever an address says, a login leads to a page of the dashboard.
+// Whatever the address contains, a login leads to a page of the dashboard.
 func TestLoginLeadsNowhereElse(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -76,7 +76,7 @@ func TestLoginLeadsNowhereElse(t *testing.T) {
 	}
 }
 
-// A cookie that somebody copied opens nothing once its owner has logged out, here or everywhere.
+// A copied cookie is worthless once its owner has logged out, here or everywhere.
 func TestStolenCookieAfterLogout(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -257,9 +257,9 @@ func TestLoginLink(t *testing.T) {
 	r.browser().post("/dashboard/link", "token", "nonsense").Want(t, http.StatusGone)
 }
 
-// A login link into an account is taken back: who redeemed it is logged in no more at the next click, and who
-// has not never will be. A login that says of itself that it came by a link counts for nothing, since an
-// edge's credential could write one.
+// A login link into an account is revoked: people who redeemed it are logged out at the next click, and
+// nobody can redeem it any more. A login record that claims to come from a link is ignored, since an edge's
+// credential could write one.
 func TestLoginLinkIsTakenBack(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})

@@ -9,8 +9,8 @@ import (
 	"verifyd/edge/dashboard/logins"
 )
 
-// Whoever has a member's or an operator's subject at another provider, to which the network's id was
-// pointed, is neither; a login from before is over; and who joins now is known by the new provider.
+// A person with a member's or an operator's subject at another provider, to which the network's id was
+// pointed, is neither; earlier logins end; and new members are identified by the new provider.
 func TestAnotherProviderDoesNotLogInAsMember(t *testing.T) {
 	t.Parallel()
 	const namespace = "example~mzxw6ytboi"

@@ -9,7 +9,7 @@ import (
 	"verifyd/edge/account/notice"
 )
 
-// notices stores some of an account, the last the newest.
+// notices stores some notices of an account, the newest last.
 func (r *rig) notices(a account.Account, details ...string) {
 	r.t.Helper()
 	for _, d := range details {
@@ -20,8 +20,8 @@ func (r *rig) notices(a account.Account, details ...string) {
 	}
 }
 
-// Each member reads what the account was told, sees in the bar how much of it is new, and marks it for
-// themselves alone; to look marks nothing.
+// Each member reads the account's notices, sees the number of new ones in the bar, and marks them only for
+// themselves; viewing marks nothing.
 func TestNoticesAreReadAndMarked(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -58,8 +58,8 @@ func TestNoticesAreReadAndMarked(t *testing.T) {
 	vera.post(path+"/read", "account", other.ID, "newest", all[0].ID).Want(t, http.StatusConflict)
 }
 
-// Owners and developers say where notices are posted to; a viewer sees the host alone, and the audit log
-// keeps the rest of the address out.
+// Owners and developers set where notices are posted to; a viewer sees only the host, and the audit log does
+// not contain the rest of the address.
 func TestAddressForNotices(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})

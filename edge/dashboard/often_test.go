@@ -14,7 +14,7 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// counting is an identity network that vouches for nobody and counts the codes that it is sent.
+// counting is an identity network that verifies nobody and counts the codes that it gets.
 type counting struct {
 	server *httptest.Server
 	codes  atomic.Int32
@@ -48,9 +48,9 @@ func (c *counting) settings() *netsettings.Settings {
 	}
 }
 
-// Start, junk return, repeat: neither the identity network nor the store is asked more often than an address
-// may fail, and the start ends too. A colleague at another address would notice nothing; one at this address
-// is told how long to wait.
+// Start, junk return, repeat: neither the identity network nor the store is used more often than an address
+// may fail, and starts are refused then too. A colleague at another address notices nothing; one at this
+// address sees how long to wait.
 func TestLoopOfLoginsIsStopped(t *testing.T) {
 	t.Parallel()
 	c := newCounting(t)
@@ -94,7 +94,7 @@ func TestLoopOfLoginsIsStopped(t *testing.T) {
 	r.as("olga").Get("/dashboard/keys").Want(t, http.StatusOK, "API Keys")
 }
 
-// A class that learns here is behind one address.
+// A whole class is behind one address.
 func TestFiveHundredLoginsBehindOneAddress(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -106,7 +106,7 @@ func TestFiveHundredLoginsBehindOneAddress(t *testing.T) {
 	}
 }
 
-// last is how many messages a bucket ever took.
+// last returns the number of messages that a bucket ever accepted.
 func (r *rig) last(bucket string) uint64 {
 	r.t.Helper()
 	_, last, err := r.conn.Bounds(r.t.Context(), topology.BucketStream(bucket))
@@ -116,8 +116,7 @@ func (r *rig) last(bucket string) uint64 {
 	return last
 }
 
-// What is remembered of an attempt goes when its flow has ended: it lies where no login does, for half an
-// hour.
+// The record of an attempt expires with its flow: it is stored apart from logins, for half an hour.
 func TestAttemptsLiveAsLongAsTheirFlow(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -141,9 +140,9 @@ func TestAttemptsLiveAsLongAsTheirFlow(t *testing.T) {
 	b.Get("/dashboard/keys").Want(t, http.StatusSeeOther)
 }
 
-// The cookie of an attempt logs nobody in elsewhere: not by itself, and not beside another browser's own. Its
-// code is not posted there, nor in the browser that began once another one has shown the address: that one
-// begins anew.
+// The cookie of an attempt logs nobody in elsewhere: not by itself, and not together with the other browser's
+// own. Its code is not posted there, nor in the browser that began once another one has shown the address:
+// that one begins again.
 func TestLoginCookieInAnotherBrowser(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]setup{

@@ -22,8 +22,7 @@ import (
 	"verifyd/sessions/timeline"
 )
 
-// operatorPages are those that are drawn, and operatorPosts those that change something, each with a form
-// that would.
+// operatorPages are the pages, and operatorPosts the changes, each with a valid form.
 var (
 	operatorPages = []string{
 		"/dashboard/operator", "/dashboard/operator/accounts", "/dashboard/operator/hosts",
@@ -45,8 +44,8 @@ func (r *rig) grant(subject string) {
 	}
 }
 
-// An owner of every account is no operator. Who was made one at the command line is, and is none any more at
-// the next click.
+// An owner of every account is no operator. A person who was made one at the command line is, and after the
+// revocation no longer is at the next click.
 func TestOperatorsPagesAreForOperators(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -79,7 +78,7 @@ func TestOperatorsPagesAreForOperators(t *testing.T) {
 	req.Header.Set("Sec-Fetch-Site", "cross-site")
 	olga.Do(req).Want(t, http.StatusForbidden)
 
-	// An operator who is a member of nothing is led to their pages.
+	// An operator without an account is redirected to the operator's pages.
 	r.grant("root")
 	root := r.as("root")
 	if to := root.To(root.Get("/dashboard/sessions")); !strings.HasSuffix(to, "/dashboard/operator") {
@@ -120,9 +119,9 @@ func TestOperatorsLoginLink(t *testing.T) {
 	owner.Get("/dashboard/operator").Want(t, http.StatusForbidden)
 }
 
-// An operator's login link is taken back: who redeemed it is an operator no more at the next click, and who
-// has not never will be. A login that says of itself that it is an operator's counts for nothing, since an
-// edge's credential could write one.
+// An operator's login link is revoked: people who redeemed it are no longer operators at the next click, and
+// nobody can redeem it any more. A login record that claims to be an operator's is ignored, since an edge's
+// credential could write one.
 func TestOperatorsLoginLinkIsTakenBack(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -230,9 +229,9 @@ func TestOperatorPausesAHost(t *testing.T) {
 			"example:root", "Operator granted")
 }
 
-// A callback that waits for its schedule at a host that may not be reached is with no dispatcher, and no
-// breaker opens: all places that show receiver hosts show it, and why. The integrator reads on the session's
-// page that its host is paused.
+// A callback that waits for its schedule at a forbidden host is with no dispatcher, and no breaker opens: all
+// pages with receiver hosts show it, and why. The session's page tells the integrator that its host is
+// paused.
 func TestHostsAgreeOnWhatWaits(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -268,7 +267,8 @@ func TestHostsAgreeOnWhatWaits(t *testing.T) {
 	b.Get("/dashboard/operator/hosts").Want(t, http.StatusOK, "paused until", "a word among operators")
 }
 
-// What an operator ticks is sent again, once each, with a record in each account's log, and nothing else is.
+// The callbacks that an operator ticks, and no others, are sent again, once each, with a record in each
+// account's log.
 func TestOperatorSendsManyAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})

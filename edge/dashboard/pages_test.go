@@ -101,7 +101,7 @@ func TestSessionTellsItsStoryAndIsSentAgain(t *testing.T) {
 	r.as("olga").Get("/dashboard/audit").Want(t, http.StatusOK, "Callback sent again", string(s.ID))
 }
 
-// The page of a session says what it asks to be proven, and what was.
+// The page of a session shows the level that it requires, and the level that was reached.
 func TestSessionTellsItsBinding(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -115,7 +115,7 @@ func TestSessionTellsItsBinding(t *testing.T) {
 	b.Get(path).Want(t, http.StatusOK, "· binding code, reached link", "the binding that was reached is link")
 }
 
-// slowList holds every list until it is let go.
+// slowList blocks every list until it is released.
 type slowList struct{ begun, end chan struct{} }
 
 func (l slowList) List(ctx context.Context, _ lists.Query) (lists.Page, error) {
@@ -127,7 +127,7 @@ func (l slowList) List(ctx context.Context, _ lists.Query) (lists.Page, error) {
 	return lists.Page{}, nil
 }
 
-// Lists that look through the store are few at once, and one account's do not take the places of all others.
+// Lists that search the store are limited, and those of one account do not take all slots.
 func TestListsAtOnceAreBounded(t *testing.T) {
 	t.Parallel()
 	list := slowList{make(chan struct{}), make(chan struct{})}
@@ -156,7 +156,7 @@ func TestListsAtOnceAreBounded(t *testing.T) {
 }
 
 // A delivered outcome is sent again only after a question, whichever form asks; others by one press. A test
-// callback's form keeps what it was sent with.
+// callback's form keeps its values.
 func TestFormsAskAndRemember(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -194,7 +194,7 @@ func TestFormsAskAndRemember(t *testing.T) {
 	}
 }
 
-// A page that is open hears of every change, and of the last.
+// An open page is notified of every change, and of the last.
 func TestSessionIsLive(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -338,7 +338,7 @@ func TestTestCallback(t *testing.T) {
 	audit.Lacks(t, "k=1")
 }
 
-// Who may change nothing may leave.
+// A member who may change nothing may leave.
 func TestViewersMayLeave(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -427,7 +427,7 @@ func TestUsageQuickstartAndSettings(t *testing.T) {
 	}
 }
 
-// No page has a script or a style of its own, and none may be framed or kept.
+// No page has an inline script or style, and none may be framed or cached.
 func TestPolicyOfEveryPage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{tls: true})

@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(natstest.Budget(m, 90*time.Second))
 }
 
-// clock is the real time and an offset that tests move, or an instant at which it stands.
+// clock is the real time plus an offset that tests set, or an instant at which it is stopped.
 type clock struct {
 	offset atomic.Int64
 	stands atomic.Pointer[time.Time]
@@ -68,10 +68,10 @@ func (c *clock) Now() time.Time {
 
 func (c *clock) advance(by time.Duration) { c.offset.Add(int64(by)) }
 
-// stop has the clock stand, so that all that comes now comes at once.
+// stop stops the clock, so that all that follows happens at one instant.
 func (c *clock) stop() { c.stands.Store(new(time.Now())) }
 
-// callbacks stands for the sender, which this package does not import.
+// callbacks replaces the sender, which this package does not import.
 type callbacks struct {
 	policy *urlpolicy.Policy
 	sent   []sent.Callback
@@ -103,7 +103,7 @@ func (c *callbacks) Send(_ context.Context, cb sent.Callback) (sent.Exchange, er
 	return e, nil
 }
 
-// usages stands for the meter.
+// usages replaces the meter.
 type usages struct{ used int64 }
 
 func (u *usages) Usage(_ context.Context, _ string, month time.Time) (stats.Usage, error) {
@@ -144,17 +144,17 @@ type setup struct {
 	list   integrator.Lister     // of sessions; the store when nil
 	// namespace is that of the network's identities; its id when empty, as for the first provider of an id
 	namespace string
-	poll      time.Duration // of open pages; an hour when zero: what is told must come from the watch
-	signIn    bool          // previews are the sign-in page's own, and no words in their place
+	poll      time.Duration // of open pages; an hour when zero: notifications must come from the watch
+	signIn    bool          // previews are the sign-in page's own, and no placeholders
 }
 
 // rig is the real thing: embedded JetStream, the dev network, and an HTTP server with the routes under the
-// edge's own frame.
+// edge's middleware.
 type rig struct {
 	t         testing.TB
 	setup     setup
-	away      func() // takes JetStream away
-	rest      func() // ends what polls JetStream by itself
+	away      func() // stops JetStream
+	rest      func() // ends what polls JetStream
 	conn      *natsconf.Conn
 	store     *store.Store
 	accounts  *accountstore.Store
@@ -164,7 +164,7 @@ type rig struct {
 	callbacks *callbacks
 	pauses    *pauses.Store
 	kept      *kept.Store
-	fleet     []fleet.Process // who answers for the service
+	fleet     []fleet.Process // the processes that answer
 	usages    *usages
 	server    *httptest.Server
 	base      string
@@ -266,7 +266,7 @@ func newRig(tb testing.TB, s setup) *rig {
 	return r
 }
 
-// preview returns what draws the previews, and the routes of what they are made of.
+// preview returns the renderer of the previews, and the routes of their assets.
 func (r *rig) preview(networks []*network.Network, key secretbox.Key) (signinpage.Config, []web.Route) {
 	if !r.setup.signIn {
 		return signinpage.Config{
@@ -325,7 +325,7 @@ func (r *rig) networks() []*network.Network {
 	return all
 }
 
-// account makes an account with a member of each role: olga, dev and vera.
+// account creates an account with a member of each role: olga, dev and vera.
 func (r *rig) account(name string) account.Account {
 	r.t.Helper()
 	a, err := r.accounts.CreateAccount(r.t.Context(), access.Operator(""), name,
@@ -376,7 +376,7 @@ func (r *rig) session(a account.Account, change ...func(*sessions.Request)) sess
 	return s
 }
 
-// delivered ends a session with an attempt that ended so.
+// delivered ends a session with an attempt that ended in this way.
 func (r *rig) ended(s sessions.Session, o sessions.Outcome, res ...facts.Result) {
 	r.t.Helper()
 	if _, err := r.store.Complete(r.t.Context(), s, o); err != nil {

@@ -29,8 +29,8 @@ import (
 )
 
 // Every page at every width and in both colours: nothing sticks out, no rule of axe is broken, and the
-// keyboard leads to everything and shows where it is.
-// CONTRIBUTING.md says how the pictures in docs/screens are made.
+// keyboard leads to everything and shows where it is. CONTRIBUTING.md describes how the pictures in
+// docs/screens are made.
 func TestScreenshots(t *testing.T) {
 	t.Parallel()
 	tab, axe := chromiumtest.Start(t), chromiumtest.Axe(t)
@@ -44,7 +44,7 @@ func TestScreenshots(t *testing.T) {
 }
 
 type shownPage struct {
-	address func() string // anew each time, since some pages show something once
+	address func() string // again each time, since some pages show something only once
 	cookies []*http.Cookie
 }
 
@@ -160,7 +160,7 @@ func furnish(t *testing.T, r *rig) furnished {
 	}}
 }
 
-// furnishNotices tells an account of everything there is, the first of it read.
+// furnishNotices creates every type of notice for an account, and marks the first as read.
 func furnishNotices(t *testing.T, r *rig, a account.Account) {
 	t.Helper()
 	olga := access.Actor{Kind: access.ActorMember, Network: "example", Subject: "olga"}

@@ -15,8 +15,8 @@ import (
 	"verifyd/sessions/facts"
 )
 
-// Instants stand there in UTC; a browser shows them in the time of its zone, with the zone, and UTC for
-// whoever points at one. A timeline's days are those of the zone.
+// Instants are in UTC in the HTML; a browser shows them in its time zone, with the zone, and UTC in a
+// tooltip. A timeline's days are those of the zone.
 func TestTimesOfTheBrowsersZone(t *testing.T) {
 	t.Parallel()
 	tab := chromiumtest.Start(t)

@@ -15,8 +15,8 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// Whom an operator let in by a link makes an invite for oneself, and opens it in the same browser: the login
-// by link is nobody in particular, so that a login by a network comes first.
+// A person who logged in by an operator's link creates an invite for themselves, and opens it in the same
+// browser: a login by a link is no particular person, so a login by a network is required first.
 func TestInviteOpenedByWhoCameByALoginLink(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -36,7 +36,7 @@ func TestInviteOpenedByWhoCameByALoginLink(t *testing.T) {
 		Want(t, http.StatusOK, "You are a member", "owner of Harbor Guild")
 }
 
-// That the store is away is no word about who somebody is.
+// A store that is down says nothing about a visitor's identity.
 func TestInviteWhileTheStoreIsAway(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -50,7 +50,7 @@ func TestInviteWhileTheStoreIsAway(t *testing.T) {
 	b.post("/dashboard/invite", "token", token).Want(t, http.StatusServiceUnavailable, "One moment, please")
 }
 
-// fill has a stream take nothing more, while what is in it can be read.
+// fill makes a stream accept nothing more, while it can still be read.
 func (r *rig) fill(stream string) {
 	r.t.Helper()
 	s, err := r.conn.JS.Stream(r.t.Context(), stream)
@@ -64,8 +64,8 @@ func (r *rig) fill(stream string) {
 	}
 }
 
-// A new key or link that cannot be handed on through the store is shown at once: it exists, and the key
-// before it may have ended.
+// A new key or link that cannot be passed on through the store is shown at once: it exists, and the previous
+// key may have ended.
 func TestSecretsAreShownThoughTheyCannotBeHandedOn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -96,7 +96,7 @@ func TestSecretsAreShownThoughTheyCannotBeHandedOn(t *testing.T) {
 		Want(t, http.StatusOK, "invite?token="+a.ID)
 }
 
-// A change whose record could not be written stands: nobody is told that nothing happened, and a key is shown
+// A change whose record could not be written remains: no page says that nothing happened, and a key is shown
 // that may be the only one.
 func TestChangeWithoutItsRecordIsUncertain(t *testing.T) {
 	t.Parallel()
@@ -124,8 +124,7 @@ func TestKeyThatIsToLastForEver(t *testing.T) {
 		Want(t, http.StatusUnprocessableEntity, "or none")
 }
 
-// A browser has one login. Whoever brings many cookies of its name does not have the store look for all of
-// them.
+// A browser has one login. Of many cookies with its name only a few are looked up in the store.
 func TestManyCookiesCostLittle(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -144,7 +143,7 @@ func TestManyCookiesCostLittle(t *testing.T) {
 	}
 }
 
-// Who is shown as having done something is told from who has the same name.
+// The actor of a record is distinguished from others with the same name.
 func TestAuditTellsNamesakesApart(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -166,8 +165,8 @@ func TestAuditTellsNamesakesApart(t *testing.T) {
 	}
 }
 
-// What one person can make is bounded: every edge holds all accounts and keys in memory, and an account has a
-// quota of its own.
+// What one person can create is bounded: every edge holds all accounts and keys in memory, and an account has
+// a quota of its own.
 func TestNobodyMakesAccountsAndKeysWithoutEnd(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -231,7 +230,7 @@ func (b *browser) open(path string) (status int, ended <-chan struct{}) {
 	return resp.StatusCode, end
 }
 
-// An open page tells nothing more to a login that has ended, nor to who is no member any more.
+// An open page sends nothing more to a login that has ended, nor to a former member.
 func TestOpenPageEndsWithTheLogin(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{poll: 5 * time.Millisecond})
@@ -262,7 +261,7 @@ func TestOpenPageEndsWithTheLogin(t *testing.T) {
 	}
 }
 
-// One visitor does not take the places of all others.
+// One visitor does not take all slots.
 func TestOpenPagesOfOneVisitorAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})

@@ -33,7 +33,7 @@ func start(t *testing.T, cfg devnetwork.Config) *devnetwork.Provider {
 	return p
 }
 
-// serve runs Serve and returns what stops it and waits for its end.
+// serve runs Serve and returns a function that stops it and waits for its end.
 func serve(t *testing.T, p *devnetwork.Provider) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -47,7 +47,7 @@ func serve(t *testing.T, p *devnetwork.Provider) (stop func()) {
 	}
 }
 
-// join makes the network that verifyd would use, and registers it.
+// join creates the network that verifyd would use, and registers it.
 func join(t *testing.T, p *devnetwork.Provider) *network.Network {
 	t.Helper()
 	n, err := network.New(p.Settings(), network.Options{BaseURL: "http://localhost:8080"})
@@ -58,7 +58,7 @@ func join(t *testing.T, p *devnetwork.Provider) *network.Network {
 	return n
 }
 
-// browser is a user's browser: it follows nothing by itself and keeps no connection.
+// browser is a user's browser: it follows no redirect and keeps no connection.
 var browser = &http.Client{
 	Transport:     &http.Transport{DisableKeepAlives: true},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -119,7 +119,7 @@ func openForm(t *testing.T, address string) url.Values {
 	return form
 }
 
-// press fills the form, presses a button and returns the query of the place of return.
+// press fills the form, presses a button and returns the query of the return.
 func press(t *testing.T, p *devnetwork.Provider, n *network.Network, a network.Attempt, subject,
 	action string) url.Values {
 	t.Helper()

@@ -12,7 +12,7 @@ func TestExpiringIsBoundedInNumberAndTime(t *testing.T) {
 	for i := range 5 {
 		keys = append(keys, s.put(i))
 	}
-	for i, want := range []bool{false, false, true, true, true} { // the oldest gave way
+	for i, want := range []bool{false, false, true, true, true} { // the oldest was dropped
 		if v, ok := s.get(keys[i]); ok != want || ok && v != i {
 			t.Errorf("item %d: %d, %v", i, v, ok)
 		}

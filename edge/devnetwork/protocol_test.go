@@ -16,7 +16,7 @@ import (
 
 const returnTo = "https://verify.example.com/signin/dev/callback"
 
-// request is a good authorization request whose verifier is v.
+// request is a valid authorization request whose verifier is v.
 func request(v string) url.Values {
 	return url.Values{
 		"client_id": {"verifyd"}, "redirect_uri": {returnTo}, "response_type": {"code"}, "scope": {"openid"},
@@ -161,7 +161,7 @@ func TestTokenEndpointRefuses(t *testing.T) {
 		if resp.StatusCode != c.status || errorCode(t, body) != c.code {
 			t.Errorf("%s: %d %s; want %d %s", name, resp.StatusCode, body, c.status, c.code)
 		}
-		// Whatever came of it: a code that was found is spent.
+		// A code that was found is spent, whatever the result.
 		if c.code == "invalid_grant" && name != "unknown code" || c.status == 200 {
 			if resp, _ := post(t, p.Issuer()+"/token", good); resp.StatusCode != 400 {
 				t.Errorf("%s: the code worked a second time", name)
@@ -275,7 +275,7 @@ func TestMetadataIsWhatNetworkExpects(t *testing.T) {
 	wantFailure(t, n, a, r, network.StageAuthorization, network.ClassIssuer)
 }
 
-// Behind a proxy that shows it under an issuer of its own it may listen anywhere; without one it may not.
+// Behind a proxy with an issuer of its own it may listen anywhere; without one it may not.
 func TestIssuerOfItsOwn(t *testing.T) {
 	for _, issuer := range []string{
 		"http://network.localhost", "https://network.localhost/", "https://", "network.localhost",
@@ -301,8 +301,8 @@ func TestIssuerOfItsOwn(t *testing.T) {
 	}
 }
 
-// Whoever reaches the network signs in as anybody: it does not answer to a name that a page from elsewhere
-// has had lead here.
+// A client that reaches the network can sign in as anybody: so it does not answer to a name that a foreign
+// page has made resolve here.
 func TestOtherNamesAreNotAnswered(t *testing.T) {
 	p := start(t, devnetwork.Config{})
 	for host, want := range map[string]int{
@@ -313,7 +313,7 @@ func TestOtherNamesAreNotAnswered(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		q.Host = host // the address's own where it is empty
+		q.Host = host // the address's own if it is empty
 		answer, err := http.DefaultClient.Do(q)
 		if err != nil {
 			t.Fatal(err)

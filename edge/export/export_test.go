@@ -6,7 +6,7 @@ import (
 	"verifyd/edge/export"
 )
 
-// No cell that somebody else chose is a formula, whatever language the spreadsheet speaks.
+// No cell with foreign text is a formula, in any language of the spreadsheet.
 func TestCellsAreNoFormulas(t *testing.T) {
 	for cell, want := range map[string]string{
 		"": "", "sailor_42": "sailor_42", "a=1": "a=1", "名前": "名前", "\xff=1": "\xff=1",

@@ -68,8 +68,8 @@ func TestFlowThatDoesNotOpen(t *testing.T) {
 // fuzzKey is the master key under which the seeds are sealed that a service wrote.
 var fuzzKey = secretbox.Key([]byte("verifyd fuzz seeds, not a secret"))
 
-// Whatever a browser sends, it opens only as what was sealed for that very name: a cookie that was changed
-// in any part, or has another spelling, is none. Those in the testdata were set by a service.
+// A cookie opens only as what was sealed for that very name: one that was changed in any part, or has another
+// spelling, is invalid. Those in the testdata were set by a service.
 func FuzzOpenFlow(f *testing.F) {
 	box := fuzzKey.Box("flow")
 	own := newFlow()
@@ -106,8 +106,8 @@ func FuzzOpenFlow(f *testing.F) {
 
 func encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
-// A state shows that it was made with this key for this use, and is as long as any other; what somebody else
-// made, or changed, is not taken for one.
+// A state proves that it was made with this key for this use, and all have the same length; one that was made
+// by others, or changed, is invalid.
 func TestStatesOfAttempts(t *testing.T) {
 	key := secretbox.NewKey()
 	cookies := Cookies{Config: Config{Box: key.Box("flow")}}

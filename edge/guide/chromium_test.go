@@ -75,8 +75,8 @@ func TestPagesInChromium(t *testing.T) {
 	}
 }
 
-// The search is used with the keyboard alone, finds what is in a document and in the description of the
-// interface, and leads to the place.
+// The search can be used with only the keyboard, finds text in a document and in the description of the
+// interface, and leads there.
 func TestSearchInChromium(t *testing.T) {
 	t.Parallel()
 	tab := chromiumtest.Start(t)
@@ -105,7 +105,7 @@ func TestSearchInChromium(t *testing.T) {
 			t.Errorf("%q leads to %s, not to %s", c.typed, at, c.want)
 		}
 	}
-	// What is not there is said, and Escape folds the list.
+	// A search without results says so, and Escape closes the list.
 	chromiumtest.Do(tab, t, chromedp.Navigate(base+PathStart), chromedp.WaitVisible("#doc-search"),
 		toSearch, chromedp.KeyEvent("xyzzyx"), chromedp.WaitVisible(".search .none"),
 		chromedp.KeyEvent(kb.Escape), chromedp.WaitNotVisible(".search ol"))
@@ -120,7 +120,7 @@ func anchor(address string) string {
 	return id
 }
 
-// Without JavaScript there is no search, and all else is there.
+// Without JavaScript there is no search, and everything else works.
 func TestPagesWithoutScripts(t *testing.T) {
 	t.Parallel()
 	tab := chromiumtest.Start(t)

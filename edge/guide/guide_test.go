@@ -32,7 +32,7 @@ func mustNew(t *testing.T, base, prefix string) *Guide {
 	return g
 }
 
-// get asks the handler of a path.
+// get requests a path from the handler.
 func (g *Guide) get(t *testing.T, path string) (string, http.Header) {
 	t.Helper()
 	for _, r := range g.Routes() {
@@ -78,8 +78,8 @@ var (
 	anInline = regexp.MustCompile(`<script>| style="| on[a-z]+="|javascript:`)
 )
 
-// Every link of every page leads to something that the service serves, with its anchor; ids are there once;
-// and nothing is in a page that its policy forbids.
+// Every link of every page leads to something that the service serves, with its anchor; ids are unique; and a
+// page has nothing that its policy forbids.
 func TestPagesAreWhole(t *testing.T) {
 	g := mustNew(t, "https://id.harbor.example/v", "/v")
 	served := map[string]map[string]int{ // by path, the ids
@@ -145,7 +145,7 @@ func TestPagesAreWhole(t *testing.T) {
 	}
 }
 
-// A bookmark of the description, which was at /docs, still leads to what it was made for.
+// A bookmark of the description, which was at /docs, still works.
 func TestOldAnchorsOfTheDescription(t *testing.T) {
 	start, _ := mustNew(t, "https://verify.example.com", "").get(t, PathStart)
 	for _, id := range []string{"startSession", "problem-invalid_request", "problems"} {
@@ -184,7 +184,7 @@ func TestSearchIndex(t *testing.T) {
 	}
 }
 
-// What integrators copy has the address of the service that shows it; what operators configure is an example.
+// Text for integrators has the address of the service that shows it; text for operators has an example.
 func TestSamplesNameTheirOwnService(t *testing.T) {
 	g := mustNew(t, "https://id.harbor.example/v", "/v")
 	integrating, _ := g.get(t, PathStart+"/integrating")

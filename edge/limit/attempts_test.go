@@ -21,7 +21,7 @@ func newAttempts(tb testing.TB) *Attempts {
 	return a
 }
 
-// few counts how many in a row are let through before one has to wait, and returns that wait.
+// few counts how many requests in a row are allowed before one has to wait, and returns that wait.
 func few(ask func() time.Duration) (n int, wait time.Duration) {
 	for ; n < 100_000; n++ {
 		if wait = ask(); wait > 0 {
@@ -78,7 +78,7 @@ func TestAttemptsOfAnAddress(t *testing.T) {
 	}
 }
 
-// What one trip, step or address has used up is no other's, and what one is refused for costs nothing of the
+// The units of one trip, step or address do not affect others, and a refusal by one costs nothing of the
 // other.
 func TestAttemptsAreKeptApart(t *testing.T) {
 	a, now := newAttempts(t), time.Now().Add(time.Minute)
@@ -107,7 +107,7 @@ func TestAttemptsAreKeptApart(t *testing.T) {
 	}
 }
 
-// Of those who come back with an identity only those under way count, however many there are.
+// Of attempts that succeed only those in progress count, however many there are.
 func TestReturnsThatAreVouchedForCostNothing(t *testing.T) {
 	a, now := newAttempts(t), time.Now().Add(time.Minute)
 	for _, address := range []netip.Addr{
@@ -149,8 +149,8 @@ func TestAttemptsOfManyIPv6Networks(t *testing.T) {
 	}
 }
 
-// Memory is bounded, whatever the addresses; and what is forgotten for a flood of others is not the address
-// that has used up its own.
+// Memory is bounded, whatever the addresses; and a flood of others does not make it forget an address that
+// has used up its units.
 func TestAttemptsAreBoundedInMemory(t *testing.T) {
 	a, now := newAttempts(t), time.Now().Add(time.Minute)
 	thief := netip.MustParseAddr("192.0.2.1")

@@ -21,7 +21,7 @@ type troubled struct {
 	results []error
 }
 
-// errLost is a message on its way to a server that is gone: nobody knows that it is not stored.
+// errLost is a message on its way to a dead server: it is unknown that it is not stored.
 var errLost = errors.New("lost on its way")
 
 func (p *troubled) Publish(ctx context.Context, m *nats.Msg) (natsconf.Ack, error) {
@@ -44,8 +44,8 @@ func (p *troubled) Publish(ctx context.Context, m *nats.Msg) (natsconf.Ack, erro
 	return natsconf.Ack{}, result
 }
 
-// While the counter's leader is away, units are counted that nobody gets, and others cannot be given back. In
-// the end the counter says what was used, whatever was stored meanwhile.
+// While the counter has no leader, units are counted that no caller gets, and others cannot be given back. In
+// the end the counter has the used units, whatever was stored meanwhile.
 func TestUnitsAreGivenBackInTheEnd(t *testing.T) {
 	t.Parallel()
 	stored, lost, refused := natsconf.ErrUncertain, errLost, natsconf.ErrUnavailable

@@ -17,7 +17,7 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// booked keeps what became of the increments that were sent.
+// booked records the results of the increments.
 type booked struct {
 	publisher
 
@@ -41,11 +41,11 @@ func (b *booked) Publish(ctx context.Context, m *nats.Msg) (natsconf.Ack, error)
 	case errors.Is(err, natsconf.ErrUncertain):
 		b.unheard++
 		b.up, b.down = b.up+max(n, 0), b.down+min(n, 0)
-	} // otherwise nothing is counted, says the error
+	} // otherwise the error means that nothing is counted
 	return ack, err
 }
 
-// The leader of the counters changes again and again, and one is killed, while two edges count: what was
+// The leader of the counters changes repeatedly, and one is killed, while two edges count: what was
 // acknowledged is in the counter, what was refused is not, and no more than the quota is granted.
 func TestQuotaAcrossLeaderChanges(t *testing.T) {
 	if testing.Short() {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A place counts towards every share and the whole, and is free again after its release.
+// A slot counts towards every share and the total, and is free again after its release.
 func TestPlaces(t *testing.T) {
 	p := NewPlaces(3)
 	key, other, tenant := Share{"key_1", 1}, Share{"key_2", 5}, Share{"acct_1", 2}

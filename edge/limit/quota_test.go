@@ -35,7 +35,7 @@ func fill(t *testing.T, q *Quota, account string, now time.Time, n int) {
 	}
 }
 
-// used reads the total from the stream: one more increment of nothing would be a way of its own to be wrong.
+// used reads the total from the stream: an increment of nothing could be wrong itself.
 func used(t *testing.T, conn *natsconf.Conn, account string, now time.Time) string {
 	t.Helper()
 	m, err := conn.Last(t.Context(), topology.StreamUsage, stats.QuotaSubject(account, now))
@@ -55,7 +55,7 @@ func TestTakeCountsUpToTheQuota(t *testing.T) {
 		}
 	}
 	want.Used = 2
-	for range 2 { // asked, then remembered
+	for range 2 { // requested, then remembered
 		if u, err := q.Take(t.Context(), acme, 0, june); !errors.Is(err, ErrQuotaExceeded) || u != want {
 			t.Fatalf("usage = %+v, %v; want %+v and ErrQuotaExceeded", u, err, want)
 		}
@@ -102,7 +102,7 @@ func TestTheLastUnitIsGivenOnce(t *testing.T) {
 	}
 }
 
-// crowd has callers take units at once, n in all, and counts those who got one.
+// crowd makes n callers take units concurrently, and counts those that got one.
 func crowd(t *testing.T, callers, n int, take func(i int) error) (granted int64) {
 	t.Helper()
 	var got atomic.Int64
@@ -123,8 +123,8 @@ func crowd(t *testing.T, callers, n int, take func(i int) error) (granted int64)
 	return got.Load()
 }
 
-// An account that starts many sessions pays for few counter messages, is never given more than its quota over
-// two edges, and gets all of it: what one edge held goes back, also when that edge stops.
+// An account that starts many sessions causes few counter messages, never gets more than its quota over two
+// edges, and gets all of it: what one edge held is given back, also when that edge stops.
 func TestBlocksAreExactOverTwoEdges(t *testing.T) {
 	t.Parallel()
 	const quota = 5000
@@ -142,7 +142,7 @@ func TestBlocksAreExactOverTwoEdges(t *testing.T) {
 		return err
 	}
 	var granted int64
-	for range 4000 / 32 { // so that nobody comes far behind the others, however busy the machine is
+	for range 4000 / 32 { // so that none is far behind the others, however busy the machine is
 		granted += crowd(t, 32, 32, take)
 	}
 	if n := wire.count(); granted != 4000 || n > 1000 {
@@ -164,7 +164,8 @@ func TestBlocksAreExactOverTwoEdges(t *testing.T) {
 	}
 }
 
-// What an edge has in hand when it stops, or when the month ends, goes back to the month it was counted in.
+// The units that an edge holds when it stops, or when the month ends, are given back to the month they were
+// counted in.
 func TestUnspentUnitsGoBack(t *testing.T) {
 	t.Parallel()
 	q, conn := newQuota(t, 1_000_000)
@@ -216,7 +217,7 @@ func TestTheMonthTurnsAtMidnightUTC(t *testing.T) {
 	q, _ := newQuota(t, 1)
 	last := time.Date(2030, time.December, 31, 23, 59, 59, 999_999_999, time.UTC)
 	first := last.Add(1)
-	east := time.FixedZone("east", 14*3600) // where it is January for 14 hours already
+	east := time.FixedZone("east", 14*3600) // in a zone where it has been January for 14 hours
 	if _, err := q.Take(t.Context(), acme, 0, last.In(east)); err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +243,7 @@ func TestGiveBackReturnsTheUnitToItsMonth(t *testing.T) {
 		t.Fatal(err)
 	}
 	gone, cancel := context.WithCancel(t.Context())
-	cancel() // the client has left; the unit is the account's all the same
+	cancel() // the client has left; the unit counts anyway
 	if err := q.GiveBack(gone, acme, last); err != nil {
 		t.Fatal(err)
 	}
@@ -333,7 +334,7 @@ func TestNothingIsGrantedWithoutAnAnswer(t *testing.T) {
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	idle := NewQuota(natsconf.NewSingleWriter(conn, topology.StreamUsage), 10) // a writer that nobody serves
+	idle := NewQuota(natsconf.NewSingleWriter(conn, topology.StreamUsage), 10) // a writer that is not served
 	if u, err := idle.Take(gone, acme, 0, june); !errors.Is(err, natsconf.ErrUncertain) || u != (Usage{}) {
 		t.Errorf("without an answer: %+v, %v", u, err)
 	}

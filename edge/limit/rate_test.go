@@ -149,7 +149,7 @@ func TestParallelRequestsGetTheBurstAndNoMore(t *testing.T) {
 	}
 }
 
-// Ten thousand keys that come and go must not stay: what is full again is dropped, what is not is kept.
+// Ten thousand short-lived keys must not stay in memory: a full bucket is dropped, others are kept.
 func TestFullEntriesAreDropped(t *testing.T) {
 	l := newRates(t, account.Rate{Count: 1, Per: time.Second, Burst: 1})
 	busy := account.Key{ID: "busy", RateLimit: account.Rate{Count: 1, Per: time.Hour, Burst: 1}}

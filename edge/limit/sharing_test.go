@@ -20,7 +20,7 @@ func mustRates(t testing.TB, r account.Rate) *Rates {
 	return l
 }
 
-// exchange tells all edges what the others allowed.
+// exchange reports to all edges what the others allowed.
 func exchange(edges []*Rates, now time.Time) {
 	spent := make([]map[string]Spending, len(edges))
 	for i, e := range edges {
@@ -37,7 +37,7 @@ func exchange(edges []*Rates, now time.Time) {
 	}
 }
 
-// Several edges under more load than the rate allows: in any 10 s they give what one edge would, within a
+// Several edges under more load than the rate allows: in any 10 s they allow what one edge would, within a
 // tenth.
 func TestEdgesShareARate(t *testing.T) {
 	key := account.Key{ID: "key_a"}
@@ -82,7 +82,7 @@ func TestEdgesShareARate(t *testing.T) {
 	}
 }
 
-// After what others spent, the wait that is told is the true one.
+// With what others spent, the reported wait is right.
 func TestDebtIsToldAndPaid(t *testing.T) {
 	rate := account.Rate{Count: 1, Per: time.Second, Burst: 2}
 	l := mustRates(t, rate)
@@ -104,7 +104,7 @@ func TestDebtIsToldAndPaid(t *testing.T) {
 	}
 }
 
-// What one edge allows over a real connection, the other counts in, and nobody counts its own.
+// What one edge allows is counted by the other over a real connection, and no edge counts its own twice.
 func TestSharingOverNATS(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)
@@ -126,7 +126,7 @@ func TestSharingOverNATS(t *testing.T) {
 			t.Fatal("one edge gave more than its burst")
 		}
 	}
-	// a try would cost it a session, so its state is looked at
+	// a try would cost it a session, so its state is read
 	natstest.Await(t, "the other edge is told all the news", func() bool {
 		var owed State
 		for i := range two.shards {
@@ -190,8 +190,8 @@ func TestFailuresAreBounded(t *testing.T) {
 	}
 }
 
-// Making room costs as much as there are addresses: who comes from ever new ones must not have every
-// failure pay it.
+// Freeing space costs time in proportion to the addresses: a client with ever new ones must not cause that
+// with every failure.
 func TestFailuresMakeRoomForMany(t *testing.T) {
 	f, err := NewFailures(account.Rate{Count: 1, Per: time.Hour, Burst: 1})
 	if err != nil {

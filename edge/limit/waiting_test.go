@@ -14,8 +14,8 @@ import (
 	"verifyd/natsconf/wait"
 )
 
-// Those who have just come are not counted, however many; those who wait keep their places until they let go
-// of them, and nobody gets one beyond them.
+// New requests are not counted, however many; waiting ones keep their slots until they release them, and no
+// further request gets one.
 func TestPlacesToWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

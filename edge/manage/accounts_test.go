@@ -16,14 +16,14 @@ import (
 
 func tokenActor(g grant.Grant) access.Actor { return access.OperatorToken(g.Token, g.Name) }
 
-// requestOf is one whose path names an account.
+// requestOf returns a request whose path names an account.
 func requestOf(account string) *http.Request {
 	r := httptest.NewRequest(http.MethodPost, pathAccounts, strings.NewReader(`{"name":"Pier"}`))
 	r.SetPathValue("account", account)
 	return r
 }
 
-// The life of an account over HTTP, with what the audit log says of it.
+// The life of an account over HTTP, with its audit log.
 func TestAccountsAreManaged(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -133,7 +133,7 @@ func TestAccountsAreListed(t *testing.T) {
 	}
 }
 
-// What is not exact is refused, names what is wrong, and changes nothing.
+// A malformed request is refused with what is wrong, and changes nothing.
 func TestHostileRequests(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)

@@ -33,14 +33,14 @@ func (r *refusing) Fail(netip.Addr, time.Time) limit.Decision {
 	return limit.Decision{Allowed: !r.on.Load(), RetryAfter: time.Second}
 }
 
-// notGiven are answers that take a store which goes away in the middle of a write.
+// notGiven are answers that require a store that fails in the middle of a write.
 var notGiven = []string{"createKey 202", "rollKey 202", "rotateSecret 202"}
 
 // Every answer that the document describes is given by the running server, and each is as described.
 func TestEveryDescribedAnswerIsGiven(t *testing.T) {
 	t.Parallel()
 	failures := &refusing{}
-	// A body that does not come is given up after this.
+	// A body that does not arrive is given up after this.
 	r := newRig(t, func(c *Config) { c.FailedKeys = failures },
 		func(s *http.Server) { s.ReadTimeout = 2 * time.Second })
 	doc, err := described()
@@ -75,7 +75,7 @@ func TestEveryDescribedAnswerIsGiven(t *testing.T) {
 		}
 	}
 	var waiting sync.WaitGroup
-	for _, o := range slow { // at once: each takes until the server gives its body up
+	for _, o := range slow { // concurrently: each lasts until the server gives up its body
 		waiting.Go(func() { r.askSlowly(token, o.method, filled(o.path)+"?network=a&subject=b") })
 	}
 	waiting.Wait()
@@ -83,7 +83,7 @@ func TestEveryDescribedAnswerIsGiven(t *testing.T) {
 	r.answers.NothingMissing(150, notGiven...)
 }
 
-// give brings about the answers that are about what is stored.
+// give causes the answers that depend on stored data.
 func (r *rig) give(token string, a account.Account, at string) {
 	r.t.Helper()
 	ctx := r.t.Context()
@@ -125,7 +125,7 @@ func (r *rig) give(token string, a account.Account, at string) {
 		r.ask(token, c[0], c[1], c[2])
 	}
 	r.giveSecretsAndMoves(token, at, nobody)
-	// Where the account is gone, its keys are none of it.
+	// If the account is gone, it has no keys.
 	gone := pathAccounts + "/" + account.IDOf("Gone")
 	other, err := r.accounts.CreateAccount(ctx, console, "Gone")
 	if err != nil {
@@ -152,7 +152,7 @@ func (r *rig) give(token string, a account.Account, at string) {
 	r.t.Error("the account is never full")
 }
 
-// giveSecretsAndMoves is give for signing secrets, login links and members who move.
+// giveSecretsAndMoves is give for signing secrets, login links and moved members.
 func (r *rig) giveSecretsAndMoves(token, at, nobody string) {
 	r.t.Helper()
 	pier := account.IDOf("Pier")
@@ -188,7 +188,7 @@ func (r *rig) giveSecretsAndMoves(token, at, nobody string) {
 	}
 }
 
-// breakToken makes a token whose grant cannot be read.
+// breakToken creates a token whose grant cannot be read.
 func (r *rig) breakToken() string {
 	r.t.Helper()
 	kv, err := r.conn.JS.KeyValue(r.t.Context(), topology.BucketOperations)
@@ -212,7 +212,7 @@ func (r *rig) breakToken() string {
 	return token
 }
 
-// crowded runs do while this address has as many requests under way as it may.
+// crowded runs do while this address has the maximum of concurrent requests.
 func (r *rig) crowded(do func()) {
 	r.t.Helper()
 	for range maxOfAddress {
@@ -225,7 +225,7 @@ func (r *rig) crowded(do func()) {
 	do()
 }
 
-// askSlowly sends a request whose body does not come.
+// askSlowly sends a request whose body does not arrive.
 func (r *rig) askSlowly(token, method, path string) {
 	r.t.Helper()
 	body, held := io.Pipe()
@@ -246,7 +246,8 @@ func (r *rig) askSlowly(token, method, path string) {
 	_ = resp.Body.Close()
 }
 
-// turnTaken asks while the first request with the same key is under way, and with a key of another request.
+// turnTaken sends a request while the first with the same key is in progress, and one with a key of another
+// request.
 func (r *rig) turnTaken(token, method, path string) {
 	r.t.Helper()
 	g, err := r.accounts.Token(r.t.Context(), token)
@@ -266,7 +267,7 @@ func (r *rig) turnTaken(token, method, path string) {
 	})
 }
 
-// The Go client hands over every member of every answer, and has nothing that no answer has.
+// The Go client returns every member of every answer, and has none that no answer has.
 func TestGoClientHasEveryMember(t *testing.T) {
 	doc, err := described()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"verifyd/edge/problem"
 )
 
-// The routes and the document's operations are the same, each with the scope that it takes.
+// The routes and the document's operations are the same, each with the scope that it requires.
 func TestDocumentHasEveryOperation(t *testing.T) {
 	doc, err := described()
 	if err != nil {
@@ -31,7 +31,7 @@ func TestDocumentHasEveryOperation(t *testing.T) {
 	}
 }
 
-// Every code that the document names is one, with its status; and each of the interface's own is named.
+// Every code in the document exists, with its status; and each of the interface's own is in the document.
 func TestDocumentNamesTheCodes(t *testing.T) {
 	doc, err := described()
 	if err != nil {

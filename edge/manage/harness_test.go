@@ -114,7 +114,7 @@ func newRig(t *testing.T, change func(*Config), changeServer ...func(*http.Serve
 	return r
 }
 
-// token makes an operator token with scopes.
+// token creates an operator token with scopes.
 func (r *rig) token(scopes ...grant.Scope) string {
 	r.t.Helper()
 	token, _, err := r.accounts.CreateToken(r.t.Context(), console, "deploy", scopes, r.now().Add(time.Hour))
@@ -124,7 +124,7 @@ func (r *rig) token(scopes ...grant.Scope) string {
 	return token
 }
 
-// reply is what a request got.
+// reply is the answer to a request.
 type reply struct {
 	status int
 	header http.Header

@@ -12,7 +12,7 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-// harbor makes an account and returns its path.
+// harbor creates an account and returns its path.
 func (r *rig) harbor() (a account.Account, at string) {
 	r.t.Helper()
 	a, err := r.accounts.CreateAccount(r.t.Context(), console, "Harbor")

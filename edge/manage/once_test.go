@@ -18,8 +18,8 @@ import (
 
 const keyHeader = "Idempotency-Key"
 
-// A repeat under one key gets what was made, secret included, and makes nothing; another request under it is
-// refused; and what made nothing leaves the key free.
+// A repeat under one key gets what was created, secret included, and creates nothing; another request under
+// it is refused; and a request that created nothing leaves the key free.
 func TestRepeatsMakeNothingNew(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -87,7 +87,8 @@ func TestRepeatsMakeNothingNew(t *testing.T) {
 	}
 }
 
-// Of many under one key one makes something; the others are told that it is under way, or get its answer.
+// Of many requests under one key one creates something; the others learn that it is in progress, or get its
+// answer.
 func TestManyUnderOneKeyMakeOne(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -108,7 +109,8 @@ func TestManyUnderOneKeyMakeOne(t *testing.T) {
 	}
 }
 
-// While the first is under way, or where its process ended over it, a repeat is told so and makes nothing.
+// While the first is in progress, or if its process ended during it, a repeat learns that and creates
+// nothing.
 func TestRepeatWhileTheFirstIsUnderWay(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)

@@ -10,8 +10,8 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-// A signing secret is rotated over HTTP: the new one is in the answer that made it, signs beside the old one
-// for the overlap, and is in no other answer; neither is one that was made before.
+// A signing secret is rotated over HTTP: the new one is in the answer that created it, signs alongside the
+// old one for the overlap, and is in no other answer; neither is an earlier one.
 func TestSecretsAreRotated(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)

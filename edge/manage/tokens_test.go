@@ -18,14 +18,14 @@ import (
 
 func statusText(status int) string { return fmt.Sprint(status) }
 
-// filled is the path of an operation with something in it.
+// filled is the path of an operation with its parameters filled in.
 func filled(path string) string {
 	return strings.NewReplacer("{account}", account.IDOf("Nobody"), "{key}", "key_aaaaaaaaaaaaaaaa",
 		"{invite}", "inv_aaaaaaaaaaaaaaaa").Replace(path)
 }
 
-// Each operation is refused to a token that has every scope but its own, and is let through to a token that
-// has that one alone; write opens what read opens.
+// Each operation is refused to a token that has every scope but its own, and is allowed to a token with only
+// that one; write opens what read opens.
 func TestScopes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -55,8 +55,8 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// A token that is none, of others, revoked or expired is refused, and says why; one that was revoked is
-// refused by the next request.
+// A malformed, foreign, revoked or expired token is refused with the reason; a revoked one is refused at the
+// next request.
 func TestTokensThatAreRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -107,7 +107,7 @@ func TestTokensThatAreRefused(t *testing.T) {
 	}
 }
 
-// A token that ends while a request is under way changes nothing: the store asks for it again.
+// A token that ends during a request changes nothing: the store checks it again.
 func TestTokenThatEndsMeanwhileChangesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -138,7 +138,7 @@ func TestTokenThatEndsMeanwhileChangesNothing(t *testing.T) {
 	}
 }
 
-// Guesses from one address are bounded, and keep no good token out.
+// Guesses from one address are bounded, and do not block a valid token.
 func TestGuessesAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *Config) {
@@ -160,7 +160,7 @@ func TestGuessesAreBounded(t *testing.T) {
 	}
 }
 
-// holding counts requests that are under way, and holds them up.
+// holding counts concurrent requests, and blocks them.
 type holding struct {
 	began, goOn chan struct{}
 	on          atomic.Bool
@@ -174,7 +174,7 @@ func (h *holding) Fail(netip.Addr, time.Time) limit.Decision {
 	return limit.Decision{Allowed: true}
 }
 
-// One address has a few requests under way at most.
+// One address has at most a few concurrent requests.
 func TestRequestsOfAnAddressAreBounded(t *testing.T) {
 	t.Parallel()
 	h := &holding{began: make(chan struct{}), goOn: make(chan struct{})}

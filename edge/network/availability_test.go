@@ -58,8 +58,7 @@ func TestMetadataGrowsOld(t *testing.T) {
 	}
 }
 
-// Tokens that name keys nobody knows bring one fetch, however many come; a key that is new is found after the
-// pause.
+// Tokens with unknown keys cause one fetch, however many arrive; a new key is found after the pause.
 func TestUnknownKeysDoNotFloodTheProvider(t *testing.T) {
 	s := newStandIn(t)
 	var c clock
@@ -111,8 +110,8 @@ func TestKeysThatFailAreNotAskedByEverybody(t *testing.T) {
 	}
 }
 
-// redeemSoon waits until a code is redeemed. The library hands its keys out a moment before it lets go of the
-// fetch that brought them, and who asks in between gets that fetch's answer.
+// redeemSoon waits until a code is redeemed. The library returns its keys a moment before it releases the
+// fetch that got them, and a request in between gets that fetch's answer.
 func redeemSoon(t *testing.T, s *standIn, n *network.Network) {
 	t.Helper()
 	natstest.Await(t, "a sign-in succeeds with the keys that the provider has now", func() bool {
@@ -175,7 +174,7 @@ func keep(t *testing.T, networks ...*network.Network) (stop func()) {
 	}
 }
 
-// A provider that is down at the start is told of, and found when it is back, though no user asks.
+// A provider that is down at the start is reported, and found when it is back, although no user signs in.
 func TestKeeperFindsAProviderThatComesBack(t *testing.T) {
 	s := newStandIn(t)
 	asked := make(chan struct{}, 100)
@@ -193,7 +192,7 @@ func TestKeeperFindsAProviderThatComesBack(t *testing.T) {
 	stop := keep(t, n, s.network(t, asOAuth2(s)))
 	defer stop()
 	<-asked
-	// waits for the keeper's turn, and is answered from memory
+	// waits for the keeper, and is answered from memory
 	wantFailure(t, n.Discover(t.Context()), "discovery", "status")
 	wantFailure(t, n.Available(), "discovery", "status")
 	if d := s.discoveries.Load(); d != 1 {

@@ -71,7 +71,7 @@ func TestAuthURLRefusesAnAttemptThatIsNotWhole(t *testing.T) {
 	}
 }
 
-// clock is a time that moves when it is told.
+// clock is a clock that tests advance.
 type clock struct{ ahead atomic.Int64 }
 
 func (c *clock) now() time.Time {

@@ -11,7 +11,7 @@ import (
 	"verifyd/edge/network/netsettings"
 )
 
-// What a rule needs and the provider does not give, or gives badly, is nobody's verdict.
+// A missing or invalid claim that a rule needs is no verdict.
 func TestFactsThatAreNotTold(t *testing.T) {
 	github := func(r netsettings.Rules) netsettings.Settings {
 		return netsettings.Settings{Kind: "github",
@@ -94,7 +94,7 @@ func TestEmailCountsOnlyWhereItIsVerified(t *testing.T) {
 	}
 }
 
-// The general kinds tell facts where the operator says, in the ID token or in user info.
+// The general kinds read facts from the configured claims, in the ID token or in user info.
 func TestFactsOfTheGeneralKinds(t *testing.T) {
 	rules := netsettings.Rules{
 		MinAccountAge: netsettings.Span(time.Hour), RequireGroups: []string{"crew"}, EmailDomains: []string{

@@ -11,9 +11,9 @@ import (
 	"verifyd/edge/network/netsettings"
 )
 
-// What a provider says of a user is read as another JSON reader reads it, and a name that is there twice,
-// by which two readers would see two users, is refused. A subject is text or a whole number, in the digits
-// that the provider wrote.
+// A provider's claims are read as another JSON reader reads them, and a repeated name, for which two readers
+// could see two users, is refused. A subject is text or a whole number, in the digits that the provider
+// wrote.
 func FuzzUserInfo(f *testing.F) {
 	for _, s := range []string{
 		`{"sub":"u","name":"Ann\u0000Bo"}`, `{"id":12345678901234567890,"login":"x"}`, `{"id":1e3}`,
@@ -70,7 +70,7 @@ func FuzzUserInfo(f *testing.F) {
 	})
 }
 
-// A provider of OpenID 2.0 has made an assertion where its answer has exactly one line is_valid:true, and
+// A provider of OpenID 2.0 has confirmed an assertion if its answer has exactly one line is_valid:true, and
 // exactly one that names the protocol.
 func FuzzSteamAnswer(f *testing.F) {
 	const ns = "ns:" + openIDNamespace + "\n"
@@ -104,7 +104,7 @@ func FuzzSteamAnswer(f *testing.F) {
 	})
 }
 
-// A return that is taken is of one protocol, with each parameter there once, and within bounds.
+// An accepted return is of one protocol, with each parameter once, and within bounds.
 func FuzzSteamReturn(f *testing.F) {
 	f.Add("state=s&openid.mode=id_res&openid.claimed_id=" +
 		url.QueryEscape(steamIdentity+"76561197960435530"))

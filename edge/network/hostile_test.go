@@ -14,7 +14,7 @@ import (
 	"verifyd/edge/network/netsettings"
 )
 
-// failure is one way in which a provider, or whoever stands between, misbehaves.
+// failure is one way in which a provider, or something in between, misbehaves.
 type failure struct {
 	prepare      func(*testing.T, *standIn)
 	edit         func(*standIn) func(*netsettings.Settings, *network.Options)

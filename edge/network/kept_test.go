@@ -12,8 +12,8 @@ import (
 	"verifyd/edge/network"
 )
 
-// Sign-ins share connections: 200 of them, one after another or eight at once, cost a twentieth of a
-// handshake each at most.
+// Sign-ins share connections: 200 of them, sequential or eight at a time, cost at most a twentieth of a
+// handshake each.
 func TestSignInsShareConnections(t *testing.T) {
 	for _, atOnce := range []int{1, 8} {
 		s := newStandIn(t)
@@ -35,8 +35,8 @@ func TestSignInsShareConnections(t *testing.T) {
 	}
 }
 
-// A provider that closes connections between sign-ins is asked on another one. If the close is still under
-// way the sign-in ends in an error, and the code is not sent again.
+// A provider that closes connections between sign-ins gets the next one on another connection. If the close
+// is still under way the sign-in ends in an error, and the code is not sent again.
 func TestProviderClosesBetweenSignIns(t *testing.T) {
 	s := newStandIn(t)
 	n := s.network(t)
@@ -51,7 +51,7 @@ func TestProviderClosesBetweenSignIns(t *testing.T) {
 	}
 }
 
-// A provider that ends a kept connection when the code comes has got it once, and the next sign-in goes on.
+// A provider that ends a kept connection when the code arrives has got it once, and the next sign-in works.
 func TestCodeOnAKeptConnectionComesOnce(t *testing.T) {
 	for name, end := range map[string]func(*net.TCPConn){
 		"close": func(c *net.TCPConn) { _ = c.Close() },
@@ -82,7 +82,7 @@ func TestCodeOnAKeptConnectionComesOnce(t *testing.T) {
 		if _, err := n.Redeem(t.Context(), s.attempt, s.good()); err != nil {
 			t.Fatal(err)
 		}
-		// a machine that stands still for seconds costs one more
+		// a machine that stalls for seconds costs one more
 		shakes := s.handshakes.Load()
 		ends.Store(true)
 		_, err := n.Redeem(t.Context(), s.attempt, s.good())

@@ -24,7 +24,7 @@ func microsoftPresets() map[string]presetCase {
 	base := presetCase{
 		authorize: "https://login.microsoftonline.com/common/oauth2/v2.0/authorize", scope: "openid",
 		token: "POST login.microsoftonline.com/common/oauth2/v2.0/token", claims: claims(one),
-		// its e-mail address counts for nothing
+		// its e-mail address is ignored
 		want: network.Identity{Subject: "AAAAAAAAAAAAAAAAAAAAAIkzqFVrSaSaFHy782bbtaQ"},
 	}
 	common, single, organizations := base, base, base

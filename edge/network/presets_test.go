@@ -12,7 +12,7 @@ import (
 	"verifyd/edge/network/netsettings"
 )
 
-// presetCase is what a network documents, and what is to come of it.
+// presetCase is what a network documents, and the expected result.
 type presetCase struct {
 	settings  netsettings.Settings
 	discovery string // oidc

@@ -10,8 +10,7 @@ import (
 	"verifyd/edge/network/netsettings"
 )
 
-// elsewhere is a connection to the stand-in that says it leads to another address, as a name does that
-// resolves to it.
+// elsewhere is a connection to the stand-in with another remote address, as if a name resolved to it.
 type elsewhere struct {
 	*net.TCPConn
 
@@ -20,7 +19,7 @@ type elsewhere struct {
 
 func (e elsewhere) RemoteAddr() net.Addr { return e.address }
 
-// at leads hosts to addresses, and all of them to the stand-in.
+// at resolves hosts to addresses, and connects all of them to the stand-in.
 func (w *world) at(hosts map[string]string) network.Options {
 	o := w.options()
 	o.Dial = func(ctx context.Context, proto, address string) (net.Conn, error) {
@@ -34,9 +33,9 @@ func (w *world) at(hosts map[string]string) network.Options {
 	return o
 }
 
-// What a public provider's metadata name is public, or nothing is asked of it: neither the code nor a token,
-// nor a request for keys, goes to services beside this one. If the operator's issuer is such a service
-// itself, it may name others.
+// Addresses in a public provider's metadata are public, or get no request: neither the code nor a token, nor
+// a request for keys, is sent to internal services. If the operator's issuer is an internal service itself,
+// it may name others.
 func TestDiscoveredAddressesArePublic(t *testing.T) {
 	const outside, inside = "93.184.216.34", "10.0.0.5"
 	metadata := func(token, keys, info string) string {

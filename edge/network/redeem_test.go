@@ -160,7 +160,7 @@ func TestRedeemTellsADeclineFromTrouble(t *testing.T) {
 			}
 		}
 	}
-	// prompt=none may be set for oauth2, and a refusal has one name there.
+	// prompt=none may be set for oauth2, and a refusal has only one name there.
 	_, err := s.network(t, asOAuth2(s)).Redeem(t.Context(), s.attempt, network.Return{
 		State: s.attempt.State, Error: "consent_required",
 	})

@@ -41,7 +41,7 @@ type standIn struct {
 	attempt network.Attempt
 
 	handshakes   atomic.Int32
-	codePosts    atomic.Int32 // how often a request with the code came to the token endpoint
+	codePosts    atomic.Int32 // how often a request with the code reached the token endpoint
 	discoveries  atomic.Int32
 	keyFetches   atomic.Int32
 	userInfoAsks atomic.Int32
@@ -79,7 +79,7 @@ func newStandIn(t *testing.T) *standIn {
 		})
 	}
 	s.Server = httptest.NewUnstartedServer(s.routes())
-	s.EnableHTTP2 = true                           // offered, so that a client which must not take it is seen
+	s.EnableHTTP2 = true                           // detects clients that use it
 	s.Config.ErrorLog = log.New(io.Discard, "", 0) // refused certificates are part of the tests
 	s.TLS = &tls.Config{MinVersion: tls.VersionTLS12, VerifyConnection: func(tls.ConnectionState) error {
 		s.handshakes.Add(1)
@@ -101,7 +101,7 @@ func (s *standIn) routes() http.Handler {
 	mux.HandleFunc("GET /.well-known/openid-configuration", counted(&s.discoveries, &s.discover))
 	mux.HandleFunc("GET /jwks", counted(&s.keyFetches, &s.jwks))
 	mux.HandleFunc("GET /userinfo", counted(&s.userInfoAsks, &s.userInfo))
-	// the token endpoint, and wherever it redirects to
+	// the token endpoint, and the target of its redirects
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		form, _ := url.ParseQuery(string(body))
@@ -145,7 +145,7 @@ func (s *standIn) roots() *x509.CertPool {
 	return pool
 }
 
-// network makes a network of this stand-in; edit may change its settings and options.
+// network returns a network for this stand-in; edit may change its settings and options.
 func (s *standIn) network(t *testing.T, edit ...func(*netsettings.Settings,
 	*network.Options)) *network.Network {
 	t.Helper()
@@ -208,7 +208,7 @@ func signJWT(t *testing.T, alg jose.SignatureAlgorithm, key any, kid string, cla
 	return raw
 }
 
-// checkQuiet fails when an error's text holds a secret of the attempt, a URL's query or more than a line.
+// checkQuiet fails if an error's text holds a secret of the attempt, a URL's query or more than a line.
 func (s *standIn) checkQuiet(t *testing.T, err error) {
 	t.Helper()
 	text := err.Error()

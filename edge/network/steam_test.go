@@ -94,7 +94,7 @@ func TestSteamSignIn(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, network.Identity{Subject: steamSubject}) {
 		t.Fatalf("identity = %+v, %v", got, err)
 	}
-	// The provider gets the assertion as it came, but for the mode (OpenID Authentication 2.0 §11.4.2.1).
+	// The provider gets the assertion unchanged, except for the mode (OpenID Authentication 2.0 §11.4.2.1).
 	want := maps.Clone(q)
 	want.Set("openid.mode", "check_authentication")
 	want.Del("state")
@@ -115,7 +115,7 @@ func TestSteamCancelIsADecline(t *testing.T) {
 	}
 }
 
-// Whatever is forged is found before Steam is asked.
+// Forgeries are detected before Steam is asked.
 func TestSteamRefusesForgeries(t *testing.T) {
 	other := network.NewAttempt()
 	set := func(name, value string) func(url.Values) {
@@ -221,7 +221,7 @@ func TestSteamRefusesForgeries(t *testing.T) {
 	}
 }
 
-// What Steam itself does not vouch for counts for nothing, and it is asked once, whatever it answers.
+// An assertion that Steam does not confirm is ignored, and Steam is asked once, whatever it answers.
 func TestSteamDoesNotVouch(t *testing.T) {
 	const ns = "ns:http://specs.openid.net/auth/2.0\n"
 	for name, c := range map[string]struct {
@@ -291,7 +291,7 @@ func TestSteamReturnsThatNobodySends(t *testing.T) {
 	}
 }
 
-// A return of one protocol is nothing to a network of another.
+// A return of one protocol is ignored by a network of another.
 func TestReturnsOfAnotherProtocol(t *testing.T) {
 	w, n := newSteam(t)
 	_, err := n.Redeem(t.Context(), w.attempt, network.Return{Code: plantedCode, State: w.attempt.State})

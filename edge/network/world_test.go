@@ -26,8 +26,8 @@ import (
 	"verifyd/edge/network/netsettings"
 )
 
-// world stands for the hosts of the presets: one server with a certificate for all of them, to which every
-// dial leads. The code under test asks the real addresses.
+// world replaces the hosts of the presets: one server with a certificate for all of them, to which every dial
+// is redirected. The code under test uses the real addresses.
 type world struct {
 	t       *testing.T
 	server  *httptest.Server
@@ -35,8 +35,7 @@ type world struct {
 	key     *ecdsa.PrivateKey // of ID tokens
 	attempt network.Attempt
 	answers map[string]http.HandlerFunc // by "METHOD host/path"
-	// keyIssuer is whose tokens the key signs, as Microsoft's key sets say it; empty: the key set does not
-	// say.
+	// keyIssuer is the issuer of the key, as in Microsoft's key sets; empty: the key set does not name it.
 	keyIssuer string
 
 	mu    sync.Mutex

@@ -25,7 +25,7 @@ func TestPlainSources(t *testing.T) {
 	}
 }
 
-// Who has a page already is told so, and gets it anew once it has changed.
+// A client that has a page gets 304, and the page again once it has changed.
 func TestFixedIsFetchedOnce(t *testing.T) {
 	ask := func(h http.Handler, method, tag string) *http.Response {
 		q := httptest.NewRequestWithContext(t.Context(), method, "/", nil)

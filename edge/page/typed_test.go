@@ -61,7 +61,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// What no line can break in is marked, so that a table gives way to it and to nothing else.
+// Text without a break opportunity is marked, so that a table makes way only for such text.
 func TestTypedMarksLongPieces(t *testing.T) {
 	for in, long := range map[string]bool{
 		strings.Repeat("a", 16): false, strings.Repeat("a", 17): true, strings.Repeat("a ", 500): false,

@@ -14,7 +14,7 @@ import (
 	"verifyd/sessions/facts"
 )
 
-// store returns each session the answer that the test wants.
+// store answers for each session as the test wants.
 type store map[sessions.ID]error
 
 func (s store) Resend(_ context.Context, id sessions.ID, by string) (facts.Resend, error) {
@@ -27,7 +27,7 @@ func (s store) Completion(_ context.Context, id sessions.ID) (sessions.Completio
 	}}, nil
 }
 
-// said is what the test says of one.
+// noteText formats a note.
 func noteText(of, what, on string, detail map[string]string) string {
 	return strings.Join([]string{of, what, on, detail["count"], detail["sessions"]}, " ")
 }

@@ -105,7 +105,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Two sessions hold the same thing exactly where one identity may stand for one user alone.
+// Two sessions have the same binding exactly if one identity may be bound to only one user.
 func TestHold(t *testing.T) {
 	base := sessions.Session{Request: sessions.Request{
 		Account: "acc_a", Platform: "discord", GuildID: "g", PlatformUserID: "u",
@@ -178,8 +178,8 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// The slots of an account stand for users as the other bindings do, so that erasing a user frees them, and
-// for one identity of one account.
+// The slots of an account are bound to users like the other bindings, so that erasing a user frees them, and
+// to one identity of one account.
 func TestSlots(t *testing.T) {
 	base := sessions.Session{ID: "sid", Request: sessions.Request{
 		Account: "acc_a", Platform: "discord", GuildID: "g", PlatformUserID: "u",

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Whatever an integrator puts into an id, the copied line sends exactly the body that is signed, and shows a
-// terminal nothing that it would obey or hide.
+// Whatever an integrator puts into an id, the copied command sends exactly the body that is signed, and
+// contains nothing that a terminal would interpret or hide.
 func TestCurlLineIsSafeToPaste(t *testing.T) {
 	for _, user := range []string{
 		"sailor_42", "o'brien", "a\u202eb\u2066c", "line\nend\ttab\x1b[31m\x7f",

@@ -45,7 +45,7 @@ func begin(t *testing.T, s *logins.Store, l logins.Login) (string, logins.Login)
 
 var ada = logins.Login{Network: "example", Subject: "ada", Name: "Ada"}
 
-// What has ended does not come back, whatever a request that was under way does with it.
+// An ended login does not come back, whatever a concurrent request does with it.
 func TestEndedLoginStaysEnded(t *testing.T) {
 	s, _, _ := start(t)
 	token, l := begin(t, s, ada)
@@ -63,7 +63,7 @@ func TestEndedLoginStaysEnded(t *testing.T) {
 	}
 }
 
-// EndAll ends what there is of one identity, and nothing that comes later or is somebody else's.
+// EndAll ends all current logins of one identity, and no later ones or those of others.
 func TestEndAll(t *testing.T) {
 	s, _, _ := start(t)
 	first, l := begin(t, s, ada)
@@ -126,7 +126,7 @@ func TestParcelsWorkOnce(t *testing.T) {
 	}
 }
 
-// A copy of the store logs nobody in, and holds no parcel that could be read.
+// A copy of the store logs nobody in, and holds no readable parcel.
 func TestStoreHoldsNoSecret(t *testing.T) {
 	s, conn, _ := start(t)
 	token, l := begin(t, s, ada)
@@ -152,7 +152,7 @@ func TestStoreHoldsNoSecret(t *testing.T) {
 	}
 }
 
-// Of many who take a parcel at once, one gets it.
+// Of many concurrent requests for a parcel, one gets it.
 func TestParcelIsTakenByOne(t *testing.T) {
 	s, _, _ := start(t)
 	_, l := begin(t, s, ada)
@@ -176,7 +176,7 @@ func TestParcelIsTakenByOne(t *testing.T) {
 	}
 }
 
-// That a parcel cannot be taken just now does not mean that it was taken.
+// A failure to take a parcel does not mean that it was taken.
 func TestParcelWaitsWhileTheStoreTakesNothing(t *testing.T) {
 	s, conn, _ := start(t)
 	_, l := begin(t, s, ada)

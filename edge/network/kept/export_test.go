@@ -11,11 +11,11 @@ const (
 	MaxHeaderBytes = maxHeaderBytes
 )
 
-// KeepFor sets how long idle connections live: most tests are to run on a machine that stands still for
-// seconds, too.
+// KeepFor sets how long idle connections live: most tests must also pass on a machine that stalls for
+// seconds.
 func KeepFor(t *Transport, d time.Duration) { t.idleTime = d }
 
-// Idle returns how many connections to an address are kept, or to all where it is empty.
+// Idle returns how many connections to an address are kept, or to all if it is empty.
 func Idle(t *Transport, address string) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"verifyd/edge/network/kept"
 )
 
-// Requests one after another, and some at once, share connections: as many as there were at once.
+// Sequential and concurrent requests share connections: as many as there were concurrently.
 func TestConnectionsAreUsedAgain(t *testing.T) {
 	for _, atOnce := range []int{1, 8} {
 		p := newProvider(t, func(_ int32, c *link) { c.honest() })
@@ -36,14 +36,14 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 	}
 }
 
-// No more than so many connections are kept for a host, and in all.
+// The kept connections are bounded for each host, and in total.
 func TestKeptConnectionsAreBounded(t *testing.T) {
 	for hosts, want := range map[int]int{1: kept.MaxIdlePerHost, 3: kept.MaxIdle} {
 		checkBounds(t, hosts, want)
 	}
 }
 
-// checkBounds has more connections to each of some hosts than are kept of one, and then looks what is kept.
+// checkBounds opens more connections to several hosts than are kept for one, and then checks what is kept.
 func checkBounds(t *testing.T, count, want int) {
 	t.Helper()
 	var hosts []*provider
@@ -96,7 +96,7 @@ func checkBounds(t *testing.T, count, want int) {
 	}
 }
 
-// A connection that is old, or was idle for long by the clock on the wall, carries no request.
+// A connection that is old, or was idle for long by wall clock time, carries no request.
 func TestOldConnectionsAreNotUsed(t *testing.T) {
 	for _, ahead := range []time.Duration{kept.IdleTime, kept.MaxAge} {
 		p := newProvider(t, func(_ int32, c *link) { c.honest() })
@@ -141,7 +141,7 @@ func TestIdleConnectionIsClosed(t *testing.T) {
 	}
 }
 
-// What was not read whole, was ended by one of both sides or was given up keeps no connection.
+// An answer that was not read completely, was ended by either side or was given up keeps no connection.
 func TestWhatKeepsNoConnection(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer string

@@ -21,7 +21,7 @@ var ends = map[string]func(c *link){
 	},
 }
 
-// overhear counts what comes on a connection that is half closed.
+// overhear counts what arrives on a half-closed connection.
 func (c *link) overhear() {
 	for {
 		if _, err := c.request(); err != nil {
@@ -30,7 +30,7 @@ func (c *link) overhear() {
 	}
 }
 
-// second serves a connection of which the second request meets what f does.
+// second serves a connection whose second request is handled by f.
 func second(f func(c *link)) func(n int32, c *link) {
 	return func(n int32, c *link) {
 		if n > 0 {
@@ -46,8 +46,8 @@ func second(f func(c *link)) func(n int32, c *link) {
 	}
 }
 
-// A request on a kept connection that ends at any byte of the answer came once: a POST is answered or is an
-// error; a GET is asked anew where not one byte of an answer came. Nothing hangs, and the next one goes on.
+// If a kept connection ends at any byte of the answer, the request arrived once: a POST is answered or is an
+// error; a GET is repeated if not one byte of an answer arrived. Nothing hangs, and the next request works.
 func TestConnectionThatEndsAtEachByteOfTheAnswer(t *testing.T) {
 	for form, whole := range map[string]string{"length": answer("/code"), "chunked": chunked("/code")} {
 		for way, end := range ends {
@@ -90,7 +90,7 @@ func TestConnectionThatEndsAtEachByteOfTheAnswer(t *testing.T) {
 	}
 }
 
-// The provider ends the connection after so many bytes of the request.
+// The provider ends the connection after some bytes of the request.
 func TestConnectionThatEndsWithinTheRequest(t *testing.T) {
 	for way, end := range ends {
 		for n := range 90 { // it has some more
@@ -106,7 +106,7 @@ func TestConnectionThatEndsWithinTheRequest(t *testing.T) {
 			if got, err := c.ask(http.MethodPost, "/code"); err == nil {
 				t.Errorf("%s after %d bytes: %q", way, n, got)
 			}
-			// what is left of the request is overheard as another where only a half was closed
+			// the rest of the request is counted as another one if only one direction was closed
 			if came := p.begun.Load() - 1; p.handshakes.Load() != 1 || came < 1 {
 				t.Errorf("%s after %d bytes: it came %d times, on %d connections", way, n, came,
 					p.handshakes.Load())
@@ -116,7 +116,7 @@ func TestConnectionThatEndsWithinTheRequest(t *testing.T) {
 	}
 }
 
-// A connection that ended while it was idle is not written to: the request comes once, on another one.
+// A connection that ended while it was idle is not written to: the request arrives once, on another one.
 func TestConnectionThatEndsWhileIdle(t *testing.T) {
 	for way, end := range ends {
 		for _, method := range []string{http.MethodPost, http.MethodGet} {
@@ -171,7 +171,7 @@ func TestConnectionThatEndsAfterTheHandshake(t *testing.T) {
 	}
 }
 
-// cutting is a socket that fails once the kernel has taken so many bytes more.
+// cutting is a socket that fails once the kernel has accepted a number of bytes.
 type cutting struct {
 	*net.TCPConn
 
@@ -187,7 +187,8 @@ func (c *cutting) Write(b []byte) (int, error) {
 	return n, &net.OpError{Op: "write", Net: "tcp", Err: syscall.EPIPE}
 }
 
-// If the kernel took not one byte, the request goes on a new connection. If it took one, it does not.
+// If the kernel accepted not one byte, the request is sent on a new connection. If it accepted one, it is
+// not.
 func TestRequestGoesOnOnlyWhereNothingWasWritten(t *testing.T) {
 	for taken, goesOn := range map[int]bool{0: true, 1: false, 30: false} {
 		p := newProvider(t, func(_ int32, c *link) { c.honest() })

@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// certificate is of the provider, for 127.0.0.1.
+// certificate is the provider's, for 127.0.0.1.
 var certificate = sync.OnceValue(func() tls.Certificate {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -55,7 +55,7 @@ type provider struct {
 	net.Listener
 
 	handshakes atomic.Int32
-	begun      atomic.Int32 // requests of which a byte came
+	begun      atomic.Int32 // requests of which a byte arrived
 	// serve handles the nth connection, from 0.
 	serve func(n int32, c *link)
 	ended sync.WaitGroup
@@ -139,19 +139,19 @@ func (c *link) honest() {
 	}
 }
 
-// answer is one whose length is told.
+// answer is an answer with a declared length.
 func answer(body string) string {
 	return "HTTP/1.1 200 OK\r\nContent-Length: " + string(rune('0'+len(body))) + "\r\n\r\n" + body
 }
 
-// chunked is one whose length is not told.
+// chunked is an answer without a declared length.
 func chunked(body string) string {
 	return "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" +
 		string(rune('0'+len(body))) + "\r\n" + body +
 		"\r\n0\r\n\r\n"
 }
 
-// client is a Transport, and what its tests see and do of it.
+// client is a Transport, with its observations and controls for tests.
 type client struct {
 	*kept.Transport
 
@@ -192,7 +192,7 @@ func (c *client) dial(ctx context.Context, network, address string) (net.Conn, e
 	return conn, nil
 }
 
-// close ends what is kept, which the provider waits for.
+// close closes the kept connections, which the provider waits for.
 func (c *client) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -201,7 +201,7 @@ func (c *client) close() {
 	}
 }
 
-// arrived waits until something has come on the first connection, without taking it.
+// arrived waits until something has arrived on the first connection, without reading it.
 func (c *client) arrived() {
 	c.t.Helper()
 	c.mu.Lock()

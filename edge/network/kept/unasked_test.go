@@ -15,10 +15,10 @@ func unasked() string {
 	return "HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n" + secret
 }
 
-// What comes without being asked for is never read as the answer to the next request, and shows in no log.
+// Unsolicited data is never read as the answer to the next request, and is in no log.
 func TestUnaskedBytesEndTheConnection(t *testing.T) {
 	var logged bytes.Buffer
-	log.SetOutput(&logged) // where net/http would write what came
+	log.SetOutput(&logged) // where net/http would write the data
 	t.Cleanup(func() { log.SetOutput(io.Discard) })
 	for name, send := range map[string]func(c *link){
 		"an answer": func(c *link) { _, _ = io.WriteString(c, unasked()) },
@@ -45,7 +45,7 @@ func TestUnaskedBytesEndTheConnection(t *testing.T) {
 			t.Errorf("%s: %d requests on %d connections", name, p.begun.Load(), p.handshakes.Load())
 		}
 	}
-	// in one record with the answer before, after which nothing comes any more
+	// in one record with the previous answer, after which nothing arrives any more
 	p := newProvider(t, func(n int32, c *link) {
 		if n > 0 {
 			c.honest()

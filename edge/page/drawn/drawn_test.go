@@ -10,7 +10,7 @@ import (
 	"verifyd/edge/page/drawn"
 )
 
-// letter draws a page with its own texts in the order that its key asks for.
+// letter renders a page with its own texts in the order of its key.
 func letter(key string) func(own []template.HTML) ([]byte, error) {
 	return func(own []template.HTML) ([]byte, error) {
 		if key == "broken" {
@@ -20,8 +20,7 @@ func letter(key string) func(own []template.HTML) ([]byte, error) {
 	}
 }
 
-// Whoever asks for a page at the same time, and whether it was kept before or had to make room, gets it with
-// its own texts.
+// Concurrent requests get a page with their own texts, whether it was kept before or had to be rendered.
 func TestPagesHaveTheirOwnTexts(t *testing.T) {
 	const limit = 4
 	p := drawn.New[string](limit)

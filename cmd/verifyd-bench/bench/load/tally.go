@@ -34,7 +34,7 @@ func newTally(want int) *Tally {
 // begin notes a callback that has been read.
 func (t *Tally) begin() {
 	now := t.underWay.Add(1)
-	for highest := t.highest.Load(); now > highest && !t.highest.CompareAndSwap(highest, now); highest = t.highest.Load() {
+	for high := t.highest.Load(); now > high && !t.highest.CompareAndSwap(high, now); high = t.highest.Load() {
 		continue
 	}
 }
