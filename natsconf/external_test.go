@@ -131,7 +131,7 @@ func TestExternalServerWithTLSAndCredentials(t *testing.T) {
 	}
 }
 
-// A wrong credential, or a file that is not there, is said at once; it will not get better by waiting.
+// A wrong credential, or a missing file, is reported at once; waiting does not help.
 func TestLastingFaultsOfTheConnectionEndTheBoot(t *testing.T) {
 	t.Parallel()
 	url, creds, roots := external(t)
@@ -151,7 +151,8 @@ func TestLastingFaultsOfTheConnectionEndTheBoot(t *testing.T) {
 	}
 }
 
-// Nobody listens yet: tries go on until the boot's time is over, and the error does not show the password.
+// Nobody listens yet: tries continue until the start's time is over, and the error does not show the
+// password.
 func TestBootTriesAreBounded(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -175,8 +176,8 @@ func TestBootTriesAreBounded(t *testing.T) {
 	}
 }
 
-// A token in the URL stands where a user's name would, and is a secret: inboxes are named after users, and
-// are seen by whoever may listen.
+// A token in the URL is in the place of a user's name, and is a secret: inboxes are named after users, and
+// are visible to anyone who may subscribe.
 func TestTokenIsInNoSubject(t *testing.T) {
 	t.Parallel()
 	const token = "s3cr3t"

@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// gate stands before a NATS server and carries what clients and server say, as far as it is let.
+// gate is in front of a NATS server and carries the data of clients and server, as far as allowed.
 type gate struct {
 	net.Listener
 
 	to string
-	// begin is called for each connection. What it returns is called before each chunk, whether it goes on,
-	// and may take its time.
+	// begin is called for each connection. The function that it returns is called before each chunk, decides
+	// whether it is forwarded, and may block.
 	begin func() func(toServer bool) bool
 	conns sync.WaitGroup
 

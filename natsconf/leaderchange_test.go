@@ -18,8 +18,8 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// holdGate is a gate that, once armed, lets one chunk of what clients say pass and holds the next one until
-// it is released.
+// holdGate is a gate that, once armed, forwards one chunk from clients and holds the next one until it is
+// released.
 type holdGate struct {
 	*gate
 
@@ -56,7 +56,7 @@ func (g *holdGate) arm(t *testing.T) {
 }
 
 // The leader of a stream changes while the messages of an atomic batch are on their way to it: nothing is
-// stored, the caller is told no more than is known, and the same batch is stored once it is repeated.
+// stored, the caller gets no more than is known, and the same batch is stored once it is repeated.
 func TestBatchCutByALeaderChange(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped under -short: three servers, one of which is killed")
@@ -94,7 +94,7 @@ func TestBatchCutByALeaderChange(t *testing.T) {
 			go func() { told <- through.PublishBatch(t.Context(), stream, batch...) }()
 			<-g.held // some of the messages are with the leader, the last one is not
 			after := change(leader)
-			if what == "steps down" { // what comes by that server goes to the new leader from here on
+			if what == "steps down" { // what arrives at that server goes to the new leader from now on
 				at := trio.Connect(t, third)
 				if err := natsconf.AtBoot(t.Context(), func(ctx context.Context) error {
 					_, err := at.JS.Publish(ctx, topology.BucketSubject(topology.BucketKeys, "probe"), nil)
@@ -136,7 +136,7 @@ func open(err error) bool {
 	return errors.Is(err, natsconf.ErrUnavailable) || errors.Is(err, natsconf.ErrUncertain)
 }
 
-// countOf says how many of these messages the stream's leader holds, once there is one.
+// countOf returns how many of these messages the stream's leader holds, once there is one.
 func countOf(t *testing.T, conn *natsconf.Conn, stream string, msgs []*nats.Msg) (n int) {
 	t.Helper()
 	for _, m := range msgs {
@@ -154,8 +154,8 @@ func countOf(t *testing.T, conn *natsconf.Conn, stream string, msgs []*nats.Msg)
 	return n
 }
 
-// A server that was away catches up with the others. Readings that happen to be served by it meanwhile give
-// all that was acknowledged, or say that they cannot.
+// A server that was down catches up with the others. Readings that it serves meanwhile return everything that
+// was acknowledged, or an error.
 func TestReadingWhileACopyIsBehind(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped under -short: three servers, one of which is killed")

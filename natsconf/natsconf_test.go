@@ -31,7 +31,7 @@ func TestUnansweredPublishesEndOneByOne(t *testing.T) {
 	if err := conn.JS.DeleteStream(t.Context(), topology.StreamEvents); err != nil {
 		t.Fatal(err)
 	}
-	// A subscriber that is no stream takes the message and never answers.
+	// A subscriber that is no stream gets the message and never answers.
 	silent, err := conn.NC.SubscribeSync("session.*.*")
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestLastSaysWhatIsNotThere(t *testing.T) {
 }
 
 // Many callers race for few subjects: the batches that carry a conflict fall back to single publishes, each
-// subject has one winner, every loser is told, and what was acknowledged is what is stored.
+// subject has one winner, every loser gets an error, and what was acknowledged is what is stored.
 func TestWriterGivesEachCallerItsOwnResult(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)

@@ -15,8 +15,8 @@ import (
 	"verifyd/natsconf/wait"
 )
 
-// While nobody leads a stream, no server takes what is published to it: the message is offered again, and
-// stored once somebody does.
+// While a stream has no leader, no server accepts what is published to it: the message is published again,
+// and stored once there is a leader.
 func TestMessagesAreOfferedUntilTaken(t *testing.T) {
 	t.Parallel()
 	conn := natstest.ConnectTo(t, natstest.Bare(t, t.TempDir()))
@@ -58,7 +58,7 @@ func TestMessagesAreOfferedUntilTaken(t *testing.T) {
 	}
 }
 
-// If nobody comes to take it the caller is told so, and that nothing is stored, also when its time ends
+// If there is no leader in time the caller gets an error that nothing is stored, also when its time ends
 // first.
 func TestMessagesThatNobodyTakesAreNotStored(t *testing.T) {
 	t.Parallel()
@@ -86,7 +86,7 @@ func TestMessagesThatNobodyTakesAreNotStored(t *testing.T) {
 	}
 }
 
-// failures returns how often JetStream has not done what was asked of it.
+// failures returns the number of failed requests to JetStream.
 func failures(t *testing.T, conn *natsconf.Conn) (all float64) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -105,8 +105,8 @@ func failures(t *testing.T, conn *natsconf.Conn) (all float64) {
 	return all
 }
 
-// A write that was sent to a server that has vanished is looked for and sent again while its caller has time.
-// That a caller has much of it does not make the wait for one answer longer.
+// A write that was sent to a server that has vanished is searched for and sent again while its caller has
+// time. A long time does not make the wait for one answer longer.
 func TestWriteThatNobodyAnswersIsSentAgain(t *testing.T) {
 	t.Parallel()
 	conn := natstest.ConnectTo(t, natstest.Bare(t, t.TempDir()))

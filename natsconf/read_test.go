@@ -100,7 +100,7 @@ func TestRangeGivesWhatIsThereAndLeavesNothingBehind(t *testing.T) {
 			t.Errorf("at most %d: %v, %v", most, subjects(msgs), err)
 		}
 	}
-	// The newest message may leave before others, by a life of its own.
+	// The newest message may leave before others, with a TTL of its own.
 	if err := s.DeleteMsg(t.Context(), 5); err != nil {
 		t.Fatal(err)
 	}
@@ -118,11 +118,11 @@ func TestRangeGivesWhatIsThereAndLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// The consumer of a reading may live on a server that has not heard yet of what the leader has acknowledged.
-// Many write at once, so that the servers have something to catch up with.
+// The consumer of a reading may be on a server that has not yet received what the leader has acknowledged.
+// Many write concurrently, so that the servers have to catch up.
 //
-// If a leader has been followed by another and has not heard of it, both answer for a moment. So the test
-// begins when the leaders stand, and a round in which one changed is repeated.
+// If a leader has been replaced and has not heard of it, both answer for a moment. So the test begins when
+// the leaders are elected, and a round in which one changed is repeated.
 func TestReadingsSeeWhatWasAcknowledged(t *testing.T) {
 	const rounds, inOne, stands = 25, 40, time.Second
 	c := natstest.StartCluster(t)
@@ -158,7 +158,7 @@ func leaderSince(t *testing.T, c *natsconf.Conn, bucket string) time.Time {
 	for t.Context().Err() == nil {
 		s, err := c.JS.Stream(t.Context(), topology.BucketStream(bucket))
 		if err != nil {
-			continue // nobody leads it
+			continue // it has no leader
 		}
 		if of := s.CachedInfo().Cluster; of != nil && of.LeaderSince != nil {
 			return *of.LeaderSince
@@ -167,7 +167,8 @@ func leaderSince(t *testing.T, c *natsconf.Conn, bucket string) time.Time {
 	return time.Time{}
 }
 
-// writeAndRead writes so many entries of a bucket at once, and reads them as soon as they are acknowledged.
+// writeAndRead writes a number of entries of a bucket concurrently, and reads them as soon as they are
+// acknowledged.
 func writeAndRead(ctx context.Context, c *natsconf.Conn, bucket string, round, entries int) error {
 	acks := make([]jetstream.PubAckFuture, entries)
 	for i := range acks {
@@ -236,9 +237,9 @@ func TestPagesEndWhereTheNewestGoesMeanwhile(t *testing.T) {
 	}
 }
 
-// A reading of many subjects asks the leader about several at once, and about no more than eight: each would
-// take a way there and back otherwise, one after the other. What it gives is whole, and where the leader
-// cannot be asked it says so.
+// A reading of many subjects asks the leader for several at once, and for no more than eight: otherwise each
+// would take a round trip in turn. The result is complete, and if the leader cannot be asked there is an
+// error.
 func TestManySubjectsAreAskedForAtOnce(t *testing.T) {
 	natstest.NeedsEmbedded(t, "its endpoint; the reading is the same one")
 	t.Parallel()
@@ -300,7 +301,7 @@ func TestManySubjectsAreAskedForAtOnce(t *testing.T) {
 		read <- answer{msgs, err}
 	}()
 	natstest.Await(t, "eight subjects are asked about", func() bool { return len(asked) >= 8 })
-	if err := through.NC.Publish(after, nil); err != nil { // behind all that was asked
+	if err := through.NC.Publish(after, nil); err != nil { // after all requests
 		t.Fatal(err)
 	}
 	natstest.Await(t, "what was asked has come", func() bool { return len(asked) >= 9 })

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A stream that is seldom written goes unanswered three times while the server is away. When nothing more is
-// published, nothing tells that the server is back: the silence ends by itself.
+// Three writes to a rarely used stream are not answered while the server is down. If nothing more is
+// published, nothing shows that the server is back: the silence ends by itself.
 func TestSilenceEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := NewWriter(&Conn{Reader: &Reader{metrics: newMetrics()}}, "stream")

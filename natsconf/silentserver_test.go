@@ -18,8 +18,8 @@ import (
 	"verifyd/natsconf/wait"
 )
 
-// muteGate is a gate that, told so, carries nothing any more on the connections it has, and ends none of
-// them: as a server looks that was stopped or cut off. New ones it carries.
+// muteGate is a gate that can stop carrying data on its connections without closing them, like a server that
+// was stopped or cut off. It carries new ones.
 type muteGate struct {
 	*gate
 
@@ -53,8 +53,8 @@ func (g *muteGate) fallSilent() {
 	g.mute = make(chan struct{})
 }
 
-// A server that says nothing any more, and does not hang up either, is left within seconds, and a start
-// outlasts that, as a read does that waits.
+// A server that stops answering without closing connections is left within seconds, and a start outlasts
+// that, as a waiting read does.
 func TestSilentServerIsLeft(t *testing.T) {
 	natstest.NeedsEmbedded(t, "its endpoint; the connection is the same one")
 	t.Parallel()
@@ -99,7 +99,7 @@ func TestSilentServerIsLeft(t *testing.T) {
 	}
 }
 
-// What may pass is tried again, what will not is told at once.
+// A temporary error is retried, a permanent one is reported at once.
 func TestAtBootTriesAgain(t *testing.T) {
 	t.Parallel()
 	passing, final := errors.New("no leader yet"), errors.New("another key")

@@ -38,7 +38,7 @@ func wantCount(t *testing.T, conn *natsconf.Conn, subject string, want int) {
 	}
 }
 
-// Many who change one entry at once lose no change, whether each publishes for itself or by a writer.
+// Many concurrent changes of one entry lose no change, whether each publishes directly or with a writer.
 func TestUpdateUnderContention(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)
@@ -67,7 +67,7 @@ func TestUpdateUnderContention(t *testing.T) {
 	wantCount(t, conn, subject, 2*writers*each)
 }
 
-// What was deleted counts as not there, and is replaced. An edit that finds nothing to do writes nothing.
+// A deleted entry counts as missing, and is replaced. An edit that finds nothing to do writes nothing.
 func TestUpdateOfADeletedEntry(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)
@@ -96,7 +96,7 @@ func TestUpdateOfADeletedEntry(t *testing.T) {
 	wantCount(t, conn, subject, 1)
 }
 
-// Who is always overtaken is told so, and that nothing was stored.
+// A caller that is always overtaken gets an error that says so, and that nothing was stored.
 func TestUpdateThatIsAlwaysOvertaken(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)

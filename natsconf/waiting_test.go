@@ -14,7 +14,7 @@ import (
 	"verifyd/natsconf/wait"
 )
 
-// Who waits is answered once somebody leads the stream, however many tries failed, and its waiting is no
+// A waiting caller is answered once the stream has a leader, however many tries failed, and its waiting is no
 // failure; a caller that leaves is released at once.
 func TestWaitingOutlastsWhatHurryDoesNot(t *testing.T) {
 	t.Parallel()
@@ -32,7 +32,7 @@ func TestWaitingOutlastsWhatHurryDoesNot(t *testing.T) {
 		_, err := w.Publish(gone, &nats.Msg{Subject: "one.2"})
 		left <- err
 	}()
-	// after the two seconds for which others offer it
+	// after the two seconds for which others retry it
 	if _, err := w.Publish(t.Context(), &nats.Msg{Subject: "one.3"}); !errors.Is(err,
 		natsconf.ErrUnavailable) {
 		t.Errorf("without waiting: %v", err)
@@ -54,8 +54,8 @@ func TestWaitingOutlastsWhatHurryDoesNot(t *testing.T) {
 	}
 }
 
-// A read over a connection that says nothing any more, and comes back seconds later, is asked again. What is
-// not there is not waited for.
+// A read over a connection that is silent, and comes back seconds later, is repeated. A missing message is
+// not waited for.
 func TestWaitingReads(t *testing.T) {
 	t.Parallel()
 	address := natstest.Bare(t, t.TempDir())

@@ -19,7 +19,7 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// awaitEntry takes the next entry of a watch; nil: everything has come.
+// awaitEntry takes the next entry of a watch; nil: everything has been received.
 func awaitEntry(t *testing.T, w *natsconf.Watch) jetstream.KeyValueEntry {
 	t.Helper()
 	select {
@@ -64,8 +64,8 @@ func consumersOf(t *testing.T, conn *natsconf.Conn, bucket string) []string {
 	return names
 }
 
-// Each change comes, in order and once, and no consumer is needed for it: nothing of a watch is on a server
-// that may vanish.
+// Each change arrives, in order and once, without a consumer: nothing of a watch is on a server that may
+// vanish.
 func TestWatchNeedsNoConsumer(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)
@@ -120,7 +120,7 @@ func TestWatchNeedsNoConsumer(t *testing.T) {
 }
 
 // The server does not answer any more. The watch is stale within about a second, and closing it takes no
-// longer than a poll: nothing of it is left then.
+// longer than a poll, after which nothing of it is left.
 func TestWatchOfASilentServer(t *testing.T) {
 	natstest.NeedsEmbedded(t, "its endpoint")
 	t.Parallel()
@@ -162,7 +162,7 @@ func TestWatchOfASilentServer(t *testing.T) {
 	}
 }
 
-// A bucket that has lost what was seen in it ends the watch: what is there has to be read anew.
+// A bucket that has lost what was seen in it ends the watch: its content has to be read again.
 func TestWatchOfABucketThatWentBackEnds(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)
@@ -194,7 +194,7 @@ func TestWatchOfABucketThatWentBackEnds(t *testing.T) {
 	}
 }
 
-// The newest message of a bucket is gone: what is before it is everything there is.
+// The newest message of a bucket is gone: the ones before it are everything.
 func TestWatchOfABucketWithoutItsNewestMessage(t *testing.T) {
 	natstest.NeedsEmbedded(t,
 		"a server that is behind may still have the newest message, and then the watch ends")

@@ -8,8 +8,8 @@ import (
 	"verifyd/sessions"
 )
 
-// A token and an id have one spelling each, and what is neither is refused: who takes two spellings for one
-// session would have two fences for its POST.
+// A token and an id have one spelling each, and what is neither is refused: a decoder with two spellings for
+// one session would have two fences for its POST.
 func FuzzParseID(f *testing.F) {
 	token := sessions.Token("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8")
 	for _, s := range []string{

@@ -15,10 +15,10 @@ import (
 	"verifyd/edge/client"
 )
 
-// exchange is a request that a kit is to make, and how it is answered.
+// exchange is a request that a kit must make, and its answer.
 type exchange struct {
 	request string // method and target
-	body    string // what it brings; empty: nothing is looked at
+	body    string // its body; empty: not checked
 	status  int
 	header  map[string]string
 	answer  string // empty with status 0: the connection is cut
@@ -34,7 +34,7 @@ const (
 	refusal = `{"code":"invalid_request","detail":"no","errors":[{"field":"platform","code":"missing","detail":"x"}]}`
 )
 
-// step is of a conversation: what a kit is called for, what it then asks, and what the call ends with.
+// step is a step of a conversation: a call of the kit, its requests, and the result of the call.
 type step struct {
 	call string
 	asks []exchange
@@ -43,7 +43,7 @@ type step struct {
 
 // script is the conversation that every kit has. TestScriptIsTheInterface compares it with the document.
 var script = []step{
-	{ // an edge that is away is asked again, under the same key
+	{ // an unavailable edge is tried again, under the same key
 		`{"call":"start","platform":"discord","user":"sailor_42","guild":"g","callback":"https://h.example/v"}`,
 		[]exchange{
 			{request: "POST /verify/init", body: startBody, status: 503,
@@ -62,7 +62,7 @@ var script = []step{
 		},
 		"",
 	},
-	{ // what is wrong stays wrong
+	{ // an invalid request is not repeated
 		`{"call":"start","platform":"","user":"u","callback":"https://h.example/v"}`,
 		[]exchange{{request: "POST /verify/init", status: 400, answer: refusal}},
 		`{"refused":{"status":400,"code":"invalid_request","fields":["platform"],"retry":0,"tries":null}}`,
@@ -73,14 +73,14 @@ var script = []step{
 			answer: `{"code":"rate_limited"}`}},
 		`{"refused":{"status":429,"code":"rate_limited","fields":[],"retry":7,"tries":null}}`,
 	},
-	{ // what is to be proven, where the caller says it
+	{ // the level, if the caller sets it
 		`{"call":"start","platform":"p","user":"u","callback":"https://h.example/v","binding":"code"}`,
 		[]exchange{{request: "POST /verify/init", status: 200, answer: started,
 			body: `{"platform":"p","platform_user_id":"u","callback_url":"https://h.example/v",` +
 				`"binding":"code"}`}},
 		"",
 	},
-	{ // the caller's own word for the session, and the user's language
+	{ // the caller's reference for the session, and the user's language
 		`{"call":"start","platform":"p","user":"u","callback":"https://h.example/v","reference":"order 4711",` +
 			`"locale":"pt-BR"}`,
 		[]exchange{{request: "POST /verify/init", status: 200, answer: started,
@@ -94,7 +94,7 @@ var script = []step{
 		`{"ok":{"id":"a","state":"verified","verified":true,"test":true,"user":"u","delivery":"delivered",` +
 			`"attempts":[204],"completed":"2026-11-21T13:22:09.105Z"}}`,
 	},
-	{ // no redirect is followed: the API key would go along
+	{ // no redirect is followed: the API key would be sent along
 		`{"call":"read","session":"a"}`,
 		[]exchange{{request: "GET /sessions/a", status: 302,
 			header: map[string]string{"Location": "/elsewhere"}}},
@@ -160,7 +160,7 @@ var script = []step{
 			answer: `{"code":"wrong_code","tries_left":4}`}},
 		`{"refused":{"status":422,"code":"wrong_code","fields":[],"retry":0,"tries":4}}`,
 	},
-	{ // no tries left are not the same as none said
+	{ // no tries left differs from a missing value
 		`{"call":"confirm","session":"a","user":"u","code":"x"}`,
 		[]exchange{{request: "POST /sessions/a/confirm", status: 422,
 			answer: `{"code":"wrong_code","tries_left":0}`}},
@@ -186,7 +186,7 @@ type recorded struct {
 
 	mu   sync.Mutex
 	left []exchange
-	keys []string // that came with starts
+	keys []string // of starts
 }
 
 func (r *recorded) ServeHTTP(w http.ResponseWriter, q *http.Request) {
@@ -221,7 +221,7 @@ func (r *recorded) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	_, _ = io.WriteString(w, x.answer)
 }
 
-// converse has a kit take the steps, and returns how each of its calls ended.
+// converse makes a kit take the steps, and returns the result of each call.
 func (k kit) converse(t *testing.T, dir string, steps []step) (ends []map[string]any, r *recorded,
 	shown string) {
 	t.Helper()
@@ -261,7 +261,7 @@ func (k kit) says(t *testing.T, dir string, into any, in string, args ...string)
 	}
 }
 
-// asks checks that a kit asks what the script says and nothing else, and says what came of it.
+// asks checks that a kit sends the requests of the script and nothing else, and returns the right results.
 func (k kit) asks(t *testing.T, dir string) {
 	t.Helper()
 	ends, r, shown := k.converse(t, dir, script)

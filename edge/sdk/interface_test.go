@@ -22,11 +22,11 @@ import (
 	"verifyd/edge/client"
 )
 
-// The kits are compared with the OpenAPI document that the service serves: each has every call that the
-// document has, takes what it takes, and hands over every member of its answers. Whoever adds an operation or
-// a member there is told here which kits lack it.
+// The kits are compared with the OpenAPI document that the service serves: each has every operation of the
+// document, accepts its parameters, and returns every member of its answers. If an operation or a member is
+// added there, this names the kits that lack it.
 
-// operation is one of the document, and what a kit calls it.
+// operation is an operation of the document, and its name in a kit.
 type operation struct {
 	*openapi3.Operation
 
@@ -42,16 +42,17 @@ var lacks = map[string][]string{
 }
 
 var (
-	// ownCalls are made of the document's: a read and a list, repeated.
+	// ownCalls are composed of the document's: a read and a list, repeated.
 	ownCalls = []string{"wait", "pages"}
-	// ownMembers are not in the document: they come from headers, or are worked out.
+	// ownMembers are not in the document: they come from headers, or are computed.
 	ownMembers = []string{
 		"Started.id", "Verification.idempotency_key", "Result.id", "Result.session", "Result.sent_at",
 		"Result.test", "Refused.retry_after",
 	}
-	// otherNames are members that a kit calls otherwise, since its language has taken the name.
+	// otherNames are members with another name in a kit, since the name is reserved in its language.
 	otherNames = map[string]string{"error_class": "class", "problem": "code", "from_": "from"}
-	// ownParameters are what a call takes besides: what ends it, and a filter whose members are not declared.
+	// ownParameters are a call's additional parameters: what cancels it, and a filter whose members are not
+	// declared.
 	ownParameters = []string{"signal", "filter"}
 )
 
@@ -77,8 +78,8 @@ func described(t *testing.T) *openapi3.T {
 
 var callOf = regexp.MustCompile(`^(?:read(Usage|SigningKeys)|([a-z]+?)(?:Sessions?)?)$`)
 
-// operations are those that a program calls, by their call: without the documentation's, and without the
-// second half of listen.
+// operations are those that a program calls, by the name of the call: without the documentation's, and
+// without the second half of listen.
 func operations(t *testing.T) map[string]operation {
 	t.Helper()
 	all := map[string]operation{}
@@ -108,7 +109,7 @@ func operations(t *testing.T) map[string]operation {
 	return all
 }
 
-// members returns what a schema describes, in depth: a map by name, a list of one, or, of a value, its words.
+// members returns the structure of a schema: a map by name, a list of one, or, for a value, its enum.
 func members(s *openapi3.Schema) any {
 	if s.Items != nil {
 		return []any{members(s.Items.Value)}
@@ -141,7 +142,7 @@ func types(t *testing.T) map[string]any {
 		of[kit] = members(described(t).Components.Schemas[name].Value)
 	}
 	problem := of["Refused"].(map[string]any)
-	delete(problem, "type") // the code says as much,
+	delete(problem, "type") // the code says so,
 	delete(problem, "title")
 	fault := problem["errors"].([]any)[0].(map[string]any)
 	fault["name"] = fault["field"]
@@ -162,7 +163,7 @@ func plain(name string) string {
 	return name
 }
 
-// compare checks that a kit's members are the document's, and, where the kit tells them, their words.
+// compare checks that a kit's members are the document's, and their enums, if the kit declares them.
 func compare(t *testing.T, at string, got, want any) {
 	t.Helper()
 	switch want := want.(type) {
@@ -238,7 +239,8 @@ func (s surface) judge(t *testing.T, kit string, source []byte) {
 	}
 }
 
-// taken checks that a call takes what the document says, and wait, which the call of that name is for.
+// taken checks that a call accepts the document's parameters, except wait, for which there is the call of
+// that name.
 func (o operation) taken(t *testing.T, takes []string, source []byte) {
 	t.Helper()
 	var names []string
@@ -253,14 +255,14 @@ func (o operation) taken(t *testing.T, takes []string, source []byte) {
 		if slices.Contains(names, name) || slices.Contains(ownCalls, name) {
 			continue
 		}
-		// a filter of any members names those that there are where it is described
+		// the description of a filter of any members names its members
 		if !slices.Contains(names, "filter") || !regexp.MustCompile(`\b`+name+`\b`).Match(source) {
 			t.Errorf("%s does not take %s", o.call, name)
 		}
 	}
 }
 
-// sample makes an answer that has every member, each with a value of its own.
+// sample returns an answer with every member, each with a value of its own.
 func sample(name string, s *openapi3.Schema) any {
 	switch {
 	case s.Items != nil:
@@ -317,7 +319,7 @@ func (k kit) offers(t *testing.T, dir string) {
 	}
 }
 
-// values prints what is in an answer, whatever the members are called and instants look like.
+// values prints the values of an answer, whatever the names of members and the format of instants.
 func values(v any) string {
 	var all []string
 	var visit func(v any)
@@ -400,7 +402,7 @@ func shape(of reflect.Type) any {
 	return all
 }
 
-// What the kits are played, and what they are to ask, is the document's, too: paths, methods, parameters,
+// The answers for the kits, and their expected requests, match the document, too: paths, methods, parameters,
 // members of bodies and answers, codes. Every call and every parameter is in it.
 func TestScriptIsTheInterface(t *testing.T) {
 	t.Parallel()
@@ -466,11 +468,11 @@ func (o operation) judge(t *testing.T, x exchange, query url.Values) {
 	}
 	response := o.Responses.Status(x.status)
 	if response == nil || x.answer == "" || !strings.HasPrefix(x.answer, "{") {
-		return // what a proxy answers is not in the document
+		return // a proxy's answer is not in the document
 	}
 	for kind, media := range response.Value.Content {
 		if media.Schema.Value.Type.Is("string") {
-			continue // an export, which kits do not ask for
+			continue // an export, which kits do not request
 		}
 		known(t, x.request, x.answer, media.Schema.Value)
 		if kind == "application/json" {
@@ -486,7 +488,7 @@ func (o operation) judge(t *testing.T, x exchange, query url.Values) {
 	}
 }
 
-// known checks that the document has every member of a text; not all need be there.
+// known checks that the document has every member of a text; not all need be present.
 func known(t *testing.T, what, text string, s *openapi3.Schema) {
 	t.Helper()
 	var v any

@@ -43,7 +43,7 @@ func served(t *testing.T) string {
 	return base
 }
 
-// The same source gives the same bytes, and another version other ones.
+// The same source yields the same bytes, and another version other ones.
 func TestKitsAreRepeatable(t *testing.T) {
 	t.Parallel()
 	made := func(version string) *Kits {
@@ -71,7 +71,7 @@ func TestKitsAreRepeatable(t *testing.T) {
 	}
 }
 
-// kit is an installed kit, and how a program that uses it is run.
+// kit is an installed kit, and how a program with it is run.
 type kit struct {
 	name     string
 	program  string
@@ -79,13 +79,13 @@ type kit struct {
 	client   string // of testdata
 	receiver string
 	surface  string
-	types    string   // where it is installed, what tells a type checker that there are types
+	types    string   // where it is installed, the marker for type checkers
 	source   string   // of the kit, in this folder
 	kinds    []string // of receivers
-	// noPublicKeys is what a receiver says that is given a public key, where the language cannot check one.
+	// noPublicKeys is the error of a receiver that gets a public key, if the language cannot check one.
 	noPublicKeys string
 	env          func(dir string) []string
-	// listen is the address of a receiver that is told one; it prints on standard error.
+	// listen is the address for receivers that need one; they print it on standard error.
 	listen func(tb testing.TB) string
 }
 
@@ -152,7 +152,7 @@ func oneFile(name string) func(t *testing.T, base, dir string) {
 	}
 }
 
-// installed installs a kit from the service by the language's own tool, beside the programs of testdata.
+// installed installs a kit from the service with the language's own tool, next to the programs of testdata.
 func (k kit) installed(t *testing.T) (dir string) {
 	t.Helper()
 	chromiumtest.Program(t, k.program, k.program+", in which the SDK's users write", k.program)

@@ -49,7 +49,7 @@ func main() {
 	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// What package client needs is here already, as this project needs it too.
+	// The dependencies of package client are here already, as this project needs them too.
 	library, _, _ := strings.Cut(webhooksModule, " ")
 	folder, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", library).Output()
 	if err != nil {
@@ -82,7 +82,7 @@ func main() {
 	}
 }
 
-// The module has every file of package client and of what it imports, but for their tests.
+// The module has every file of package client and of what it imports, except for their tests.
 func TestGoModuleIsWhole(t *testing.T) {
 	t.Parallel()
 	m, err := newModule(version, "https://verify.example.com")

@@ -28,7 +28,7 @@ const (
 	newSecret = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 	another   = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
-	// seeds of key pairs, which stand among the secrets that sign
+	// seeds of key pairs, among the secrets that sign
 	oldSeed     = "the old pair's seed, of 32 bytes"
 	newSeed     = "the new pair's seed, of 32 bytes"
 	anotherSeed = "another pair's seed, of 32 bytes"
@@ -39,14 +39,14 @@ func publicKey(seed string) string {
 	return "whpk_" + base64.StdEncoding.EncodeToString(pair.Public().(ed25519.PublicKey))
 }
 
-// handed is a result that a receiver handed over.
+// handed is a result that a receiver passed on.
 type handed struct {
 	User, Guild, ID, Session string
 	Verified, Test           bool
 	At                       float64
 }
 
-// callback is one that is posted, and what a receiver answers.
+// callback is a posted callback, and a receiver's answer.
 type callback struct {
 	name    string
 	id      string
@@ -105,8 +105,8 @@ func callbacks() []callback {
 	}
 }
 
-// keyCallbacks are for receivers that have public keys, and no secret. The official libraries know no v1a:
-// each kit checks it with what its language has, against signatures by Go's crypto/ed25519.
+// keyCallbacks are for receivers with public keys and no secret. The official libraries do not support v1a:
+// each kit checks it with its language's means, against signatures by Go's crypto/ed25519.
 func keyCallbacks() []callback {
 	const body = `{"platform_user_id":"sailor_42","guild_id":"ü\u2028","verified":true}`
 	signed := []string{oldSecret, oldSeed}
@@ -131,8 +131,8 @@ func keyCallbacks() []callback {
 	}
 }
 
-// Each kit does what package client does: it asks the same, and its receivers answer the same and hand over
-// the same.
+// Each kit does what package client does: it sends the same requests, and its receivers give the same answers
+// and results.
 func TestKits(t *testing.T) {
 	t.Parallel()
 	t.Run("Go", func(t *testing.T) {
@@ -175,7 +175,7 @@ func TestKits(t *testing.T) {
 	}
 }
 
-// receives runs a receiver of the kit, and returns its address and what it hands over.
+// receives runs a receiver of the kit, and returns its address and its results.
 func (k kit) receives(t *testing.T, dir, kind string, secrets ...string) (url string, _ <-chan handed) {
 	t.Helper()
 	address, args := "", append([]string{k.receiver, kind}, secrets...)

@@ -13,7 +13,7 @@ import (
 )
 
 // skipCheckers skips a test under -short, which the race detector runs with: a type checker computes for
-// seconds, and nothing of ours runs beside it.
+// seconds, and none of our code runs meanwhile.
 func skipCheckers(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -21,18 +21,17 @@ func skipCheckers(t *testing.T) {
 	}
 }
 
-// declarations are what declared.cjs prints.
+// declarations are the output of declared.cjs.
 type declarations struct {
 	surface
 
-	Exports []string            `json:"exports"` // what is there at run time
+	Exports []string            `json:"exports"` // what exists at run time
 	Methods map[string][]string `json:"methods"` // of classes
 	All     map[string][]string `json:"all"`     // types too, with their members
 }
 
-// The TypeScript declarations compile strictly, a program that uses all of them does, and what it does wrong
-// on purpose is found. They export what the JavaScript exports, and say of the interface what the document
-// says.
+// The TypeScript declarations compile strictly, so does a program that uses all of them, and its deliberate
+// errors are found. They export what the JavaScript exports, and match the document.
 func TestTypeScript(t *testing.T) {
 	skipCheckers(t)
 	t.Parallel()
@@ -79,8 +78,8 @@ func TestTypeScript(t *testing.T) {
 	}
 }
 
-// Python's package has types that a strict checker takes, and so has a program that uses all of it; what it
-// does wrong on purpose is found.
+// Python's package has types that a strict checker accepts, and so has a program that uses all of it; its
+// deliberate errors are found.
 func TestPythonTypes(t *testing.T) {
 	skipCheckers(t)
 	t.Parallel()

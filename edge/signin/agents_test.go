@@ -43,7 +43,7 @@ var insideAgents = map[string]string{
 		"Mobile/15E148": "",
 }
 
-// outsideAgents are browsers of their own right.
+// outsideAgents are independent browsers.
 var outsideAgents = []string{
 	iphone + "Version/18.1 Mobile/15E148 Safari/604.1",
 	iphone + "CriOS/131.0.6778.73 Mobile/15E148 Safari/604.1",
@@ -61,7 +61,7 @@ var outsideAgents = []string{
 		"Safari/537.36",
 }
 
-// PreviewAgents are those that draw link previews or crawl, as they call themselves.
+// PreviewAgents are the User-Agents of programs that render link previews or crawl.
 var PreviewAgents = []string{
 	"Mozilla/5.0 (compatible; Discordbot/2.0; +https://discordapp.com)",
 	"Mozilla/5.0 (Macintosh; Intel Mac OS X 11.6; rv:92.0) Gecko/20100101 Discordbot/2.0",

@@ -37,7 +37,7 @@ func TestJetStreamAway(t *testing.T) {
 				t.Errorf("headers: %v", a.Header)
 			}
 			way := r.page(token)
-			if name == "return" { // the attempt is whole: the same return may go on
+			if name == "return" { // the attempt is not spent: the same return may continue
 				way = back
 			}
 			if m := againForm.FindStringSubmatch(a.Body); m == nil ||
@@ -48,7 +48,7 @@ func TestJetStreamAway(t *testing.T) {
 	}
 }
 
-// Nobody reports whether the verdict was stored: the user is told so, and not that it worked.
+// It is unknown whether the verdict was stored: the page says that, and not that it worked.
 func TestUncertainEnd(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{deaf: true})
@@ -71,7 +71,7 @@ func TestUncertainEnd(t *testing.T) {
 	r.want(session.ID, sessions.Pending, sessions.NoReason)
 }
 
-// The verdict that nobody confirmed was stored after all: the clean page reads the truth.
+// The unconfirmed verdict was stored after all: the clean page shows it.
 func TestUncertainEndThatStands(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{deaf: true})

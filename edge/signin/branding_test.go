@@ -19,8 +19,8 @@ import (
 	"verifyd/sessions/proof"
 )
 
-// branded is the looks of account acc_branded: every colour, and a logo as large as they may be, a drawing
-// with nothing behind it.
+// branded is the branding of account acc_branded: every colour, and a logo of the maximum size, a drawing
+// with a transparent background.
 func branded() branding.Branding {
 	const width, height = 288, 96
 	drawing := image.NewNRGBA(image.Rect(0, 0, width, height))
@@ -33,7 +33,7 @@ func branded() branding.Branding {
 	}
 	var encoded bytes.Buffer
 	if err := png.Encode(&encoded, drawing); err != nil {
-		panic(err) // a buffer takes everything
+		panic(err) // a buffer accepts everything
 	}
 	// what follows the end of a PNG is not read
 	padded := slices.Concat(encoded.Bytes(), make([]byte, logo.MaxBytes-encoded.Len()))
@@ -105,7 +105,7 @@ func TestBrandedPage(t *testing.T) {
 	}
 }
 
-// What no account has is not there, whoever asks and however.
+// Branding that no account has is not found, however it is requested.
 func TestOtherBrandingIsNotThere(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -129,8 +129,7 @@ func TestOtherBrandingIsNotThere(t *testing.T) {
 	}
 }
 
-// With colours, a page of hostile values weighs as little as without; with the largest logo, an ordinary one
-// does.
+// A page of hostile values stays within its size with colours, and an ordinary one with the largest logo.
 func TestWeightOfBranding(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -159,8 +158,8 @@ func TestWeightOfBranding(t *testing.T) {
 	}
 }
 
-// Every state can be looked at, with the looks that are meant, in a frame of this service and of no other;
-// and nothing can be pressed.
+// Every state has a preview, with the given branding, in a frame of this service and of no other; and nothing
+// in it can be pressed.
 func TestPreviewOfEveryState(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})

@@ -20,8 +20,8 @@ const (
 	noteStopped      = "You stopped here"
 )
 
-// The first browser to press Continue has the session; a second one is told so, on every way that it tries,
-// until the first stops.
+// The first browser to press Continue owns the session; a second one is refused, however it tries, until the
+// first stops.
 func TestFirstBrowserOwnsTheSession(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -57,7 +57,7 @@ func TestFirstBrowserOwnsTheSession(t *testing.T) {
 	}
 	taken := second.press(token)
 	first.Get(first.page(token)).WantPage(t, http.StatusConflict, headingElsewhere)
-	// The first one's return comes too late: it is nobody's verdict, and its code is not posted.
+	// The first one's return comes too late: it is no verdict, and its code is not posted.
 	first.Follow(first.Get(back)).WantPage(t, http.StatusConflict, headingElsewhere)
 	r.want(session.ID, sessions.Pending, sessions.NoReason)
 	if r.outcomes("superseded") != 1 {
@@ -68,7 +68,7 @@ func TestFirstBrowserOwnsTheSession(t *testing.T) {
 	first.Get(first.page(token)).WantPage(t, http.StatusOK, headingVerified)
 }
 
-// After two minutes another browser may go on, and says what that means for the first.
+// After two minutes another browser may continue, and its page says what that means for the first.
 func TestTakingOverAfterTwoMinutes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -98,7 +98,7 @@ func TestALateReturnCountsUntilSomebodyTakesOver(t *testing.T) {
 	b.Follow(b.Get(back)).WantPage(t, http.StatusOK, headingVerified)
 }
 
-// Who comes back with failure, or could not leave at all, keeps nobody out.
+// A browser that returns with a failure, or could not leave at all, blocks no other.
 func TestTroubleFreesTheSession(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -128,7 +128,7 @@ func TestTabsOfOneBrowser(t *testing.T) {
 	r.want(session.ID, sessions.Verified, sessions.NoReason)
 }
 
-// Two edges on one store hold a session for one browser between them.
+// Two edges on one store keep a session for one browser.
 func TestOwnerOverTwoEdges(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -140,7 +140,7 @@ func TestOwnerOverTwoEdges(t *testing.T) {
 	second.continues(token).WantPage(t, http.StatusConflict, headingElsewhere)
 }
 
-// A browser that keeps no cookies learns it at the press, before any provider is asked, and with a way on.
+// A browser without cookies learns that at the press, before any provider is asked, with a way to continue.
 // Declining needs none.
 func TestCookiesBlocked(t *testing.T) {
 	t.Parallel()
@@ -164,8 +164,8 @@ func TestCookiesBlocked(t *testing.T) {
 	b.Follow(b.act(token, "decline")).WantPage(t, http.StatusOK, headingNotVerified)
 }
 
-// The cookie that knows a browser again says nothing, goes to this service alone, and is renewed by each look
-// at a page.
+// The cookie that identifies a browser holds no data, is sent only to this service, and is renewed by each
+// view of a page.
 func TestBrowserCookie(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]setup{

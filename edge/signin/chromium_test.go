@@ -14,7 +14,7 @@ import (
 
 func (r *rig) page(token sessions.Token) string { return r.base + "/?session=" + token.Reveal() }
 
-// The whole way in Chromium, under the page's own policy: Chromium applies form-action to the redirect that
+// The whole path in Chromium, under the page's own policy: Chromium applies form-action to the redirect that
 // leads to the provider, and sends no Sec-Fetch-Site to a plain http address that is not loopback.
 func TestInChromium(t *testing.T) {
 	for name, host := range map[string]string{

@@ -10,9 +10,9 @@ import (
 
 const headingClosed = "Nobody can sign in here just now"
 
-// While an account is out of service nobody signs in for it, on any way: the page says so, and decides
-// nothing. Once it is back within the session's life, the sign-in goes on where it was, the return from the
-// network included.
+// While an account is disabled nobody signs in for it, in any way: the page says so, and decides nothing.
+// Once it is enabled within the session's life, the sign-in continues where it was, including the return from
+// the network.
 func TestNobodySignsInForADisabledAccount(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -38,7 +38,7 @@ func TestNobodySignsInForADisabledAccount(t *testing.T) {
 		after["COMPLETIONS"] != before["COMPLETIONS"] {
 		t.Errorf("something was written: %v, before %v", after, before)
 	}
-	b.Get(b.page(doneToken)).WantPage(t, http.StatusOK, "You are verified") // what stands is shown
+	b.Get(b.page(doneToken)).WantPage(t, http.StatusOK, "You are verified") // the stored state is shown
 	r.want(done.ID, sessions.Verified, sessions.NoReason)
 	r.want(s.ID, sessions.Pending, sessions.NoReason)
 	r.closed.Store(nil)
@@ -46,7 +46,7 @@ func TestNobodySignsInForADisabledAccount(t *testing.T) {
 	r.want(s.ID, sessions.Verified, sessions.NoReason)
 }
 
-// An account that is taken out of service while the identity network is asked gets no outcome.
+// An account that is disabled while the identity network is asked gets no outcome.
 func TestAccountDisabledWhileTheNetworkIsAsked(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -54,7 +54,7 @@ func TestAccountDisabledWhileTheNetworkIsAsked(t *testing.T) {
 	b := r.browser()
 	back := b.back(token, "sailor_42", "sign-in")
 	asked := 0
-	later := func() bool { asked++; return asked > 1 } // the return asks once before it spends the attempt
+	later := func() bool { asked++; return asked > 1 } // the return checks once before it spends the attempt
 	r.closed.Store(&later)
 	b.Follow(b.Get(back)).WantPage(t, http.StatusForbidden, headingClosed)
 	r.want(s.ID, sessions.Pending, sessions.NoReason)

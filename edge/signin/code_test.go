@@ -12,7 +12,7 @@ import (
 	"verifyd/edge/account/branding"
 )
 
-// The path has each dark module once, in its place, and no other; around it the quiet edge is free.
+// The path has each dark module once, in its place, and no other; the quiet zone around it is free.
 func TestCodeIsDrawnModuleByModule(t *testing.T) {
 	const text = "https://verify.example.com/?session=iPx30Nf1YxksqwSLPvkDBpNZosLCCpeqNuUdXCdJ7ng" +
 		"&lang=zh-Hans"

@@ -6,7 +6,7 @@ import (
 	"verifyd/edge/web"
 )
 
-// Who is on the way back from a provider when the service stops is still answered: a stopping edge waits
+// A user who is returning from a provider when the service stops is still answered: a stopping edge waits
 // longer than the longest return.
 func TestAReturnFitsIntoTheDrain(t *testing.T) {
 	if answerWithin >= web.DefaultDrainTimeout {

@@ -143,7 +143,7 @@ func (h *Handler) spend(
 		h.toNotice(w, vis, token, noteChecking, f.Network)
 		return s, false
 	case err != nil:
-		// Perhaps spent, perhaps not: without a plain yes no code is posted.
+		// Perhaps spent, perhaps not: without a clear success no code is posted.
 		h.drawReadError(w, r, vis, err, h.pageURL(token, vis.chosen))
 		return s, false
 	}

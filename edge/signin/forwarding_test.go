@@ -16,7 +16,7 @@ import (
 	"verifyd/sessions/store"
 )
 
-// Forwarding is the attack that levels are for: an attacker starts a session for their own account, and has
+// Forwarding is the attack that levels are for: an attacker starts a session for their own account, and makes
 // a victim, who can be verified, open its link. Here it is tried in two real browsers, in the orders of a
 // table: steps, one a line, of the attacker (a) and the victim (v).
 //
@@ -30,7 +30,7 @@ import (
 //	wait             lets time go by, until nobody's last press keeps others out
 //
 // If a network is to prove the platform account, the attacker signs in as the one that the session is for,
-// and the victim as another; elsewhere each signs in as themselves.
+// and the victim as another; otherwise each signs in as themselves.
 type forwarding struct {
 	t       *testing.T
 	r       *rig
@@ -39,7 +39,7 @@ type forwarding struct {
 	people  map[string]*person
 }
 
-// person is the attacker or the victim, with a browser of their own.
+// person is the attacker or the victim, with their own browser.
 type person struct {
 	tab               context.Context
 	account, identity string      // at the platform's network, and elsewhere
@@ -62,7 +62,7 @@ func meet(t *testing.T) (*rig, map[string]*person) {
 	return r, people
 }
 
-// sitDown has a person use a tab, and tells of each return that it opens.
+// sitDown makes a person use a tab, and reports each return that it opens.
 func (p *person) sitDown(tab context.Context, t *testing.T) {
 	t.Helper()
 	p.tab, p.returns = tab, make(chan string, 100)
@@ -81,7 +81,7 @@ func (p *person) sitDown(tab context.Context, t *testing.T) {
 func forward(t *testing.T, r *rig, people map[string]*person, level proof.Level) *forwarding {
 	t.Helper()
 	r.clock.offset.Store(0)
-	r.mount() // which begins to count presses anew, since the clock went back
+	r.mount() // which begins to count presses again, since the clock was set back
 	f := &forwarding{t: t, r: r, people: people}
 	f.session, f.token = r.session(asking(level))
 	for _, p := range people {
@@ -146,7 +146,7 @@ func (f *forwarding) sign(p *person) {
 	p.addresses["return"] = <-p.returns
 }
 
-// subject is who a person signs in as on the network's page that is open.
+// subject is the identity with which a person signs in on the network's open page.
 func (p *person) subject(t *testing.T) string {
 	t.Helper()
 	at := mustQuery(t, chromiumtest.Run(p.tab, t, chromedp.Location()))
@@ -177,7 +177,7 @@ func (p *person) code(t *testing.T) string {
 	return code
 }
 
-// finish goes the whole way that is left of a session, as its honest user.
+// finish completes a session, as its honest user.
 func (f *forwarding) finish(p *person, s sessions.Session, token sessions.Token) {
 	f.t.Helper()
 	chromiumtest.Do(p.tab, f.t, chromedp.Navigate(f.r.page(token)))
@@ -194,8 +194,8 @@ func (f *forwarding) finish(p *person, s sessions.Session, token sessions.Token)
 }
 
 // failed checks that the attack has failed, whatever the two do with what they see now, and that honest users
-// go on: the victim with a session of their own, and the account's owner with this one, if nothing has ended
-// it and no victim has signed in.
+// can continue: the victim with a session of their own, and the account's owner with this one, if nothing has
+// ended it and no victim has signed in.
 func (f *forwarding) failed() {
 	f.t.Helper()
 	a, v := f.people["a"], f.people["v"]
@@ -203,7 +203,7 @@ func (f *forwarding) failed() {
 	if a.shows(f.t, "kbd") {
 		f.t.Errorf("the attacker is shown a code:\n%s", a.text(f.t, "body"))
 	}
-	if v.shows(f.t, "kbd") { // and the victim gives it, from where they are
+	if v.shows(f.t, "kbd") { // and the victim sends it, from their platform account
 		_, err := f.r.store.Confirm(f.t.Context(), f.session, v.account, v.code(f.t))
 		if _, ok := errors.AsType[*store.WrongCodeError](err); !ok {
 			f.t.Errorf("the code from the victim's account: %v", err)
@@ -237,7 +237,7 @@ func TestForwardingALink(t *testing.T) {
 	f.r.want(f.session.ID, sessions.Verified, sessions.NoReason)
 }
 
-// A code keeps it off in every order, and so does the platform account.
+// A code prevents it in every order, and so does the platform account.
 func TestForwardingInEveryOrder(t *testing.T) {
 	t.Parallel()
 	for level, orders := range map[proof.Level]map[string]string{

@@ -10,7 +10,7 @@ import (
 	"verifyd/sessions/stats"
 )
 
-// The users' way is counted, session by session and try by try, and what draws previews counts nothing.
+// Users' steps are counted, by session and by try, and programs that render previews are not counted.
 func TestFunnel(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{counted: true})
@@ -29,7 +29,7 @@ func TestFunnel(t *testing.T) {
 	for _, agent := range signin.PreviewAgents {
 		bot.getAs(bot.page(unseen), agent)
 	}
-	bot.Get(bot.page(unseen)) // a program, which nobody reads in
+	bot.Get(bot.page(unseen)) // a program without a reader
 	r.browser().getAs(bot.page(unseen)+"&lang=", agentPhone)
 
 	opened() // and nothing more
@@ -51,7 +51,7 @@ func TestFunnel(t *testing.T) {
 		stats.CountVerified: 1, stats.CountDeclined: 2,
 		"sign_in:example": 4, "returned:example": 3, "trouble:example": 1, "verified:example": 1,
 		"failed_declined:example": 1,
-		// with those that still run, since the one process that counts has ended
+		// including open ones, since the one process that counts has ended
 		stats.CountExpired: 3,
 	}; !maps.Equal(got, want) {
 		t.Errorf("counts = %v\nwant     %v", got, want)

@@ -10,12 +10,12 @@ import (
 	"verifyd/sessions"
 )
 
-// tallest is how tall a page may be on a phone of 390 pixels, a few screens: what users decide by is not far
-// below what an integrator wrote.
+// tallest is the maximum height of a page on a phone of 390 pixels, a few screens, so that the buttons are
+// not far below what an integrator wrote.
 const tallest = 2000
 
-// The pages with the longest that integrators can write, without a place to break it at: nothing sticks out
-// to the side or is cut off, and no page grows with it.
+// The pages with the longest texts of integrators, without a place to break them: nothing sticks out to the
+// side or is cut off, and no page gets too tall.
 func TestLongValuesStayInside(t *testing.T) {
 	t.Parallel()
 	tab := chromiumtest.Start(t)

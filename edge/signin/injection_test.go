@@ -28,7 +28,7 @@ func TestCodeInjection(t *testing.T) {
 		!strings.Contains(log, "invalid_grant (the code was used") {
 		t.Errorf("the provider did not refuse the code:\n%s", r.log)
 	}
-	// The victim's own return finds its code used up; nobody was verified, and another try goes well.
+	// The victim's own return finds its code used up; nobody was verified, and another try succeeds.
 	victim.Follow(victim.Get(stolen)).WantPage(t, http.StatusOK, headingAsk)
 	r.want(theirs.ID, sessions.Pending, sessions.NoReason)
 	victim.Follow(victim.Get(victim.back(victimToken, "sailor_42", "sign-in"))).
@@ -50,7 +50,7 @@ func TestForcedReturn(t *testing.T) {
 	r.want(own.ID, sessions.Pending, sessions.NoReason)
 }
 
-// A code that is replayed after its sign-in went well, with the state of a later attempt of the same browser.
+// A code that is replayed after a successful sign-in, with the state of a later attempt of the same browser.
 func TestCodeReplay(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -65,7 +65,7 @@ func TestCodeReplay(t *testing.T) {
 	r.want(second.ID, sessions.Pending, sessions.NoReason)
 }
 
-// No parameter of anybody's leads a browser elsewhere (RFC 9700 §4.11).
+// No parameter redirects a browser elsewhere (RFC 9700 §4.11).
 func TestNoOpenRedirect(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})

@@ -13,9 +13,8 @@ import (
 	"verifyd/sessions"
 )
 
-// The server that leads the sessions and that this edge is connected to vanishes without a word while people
-// look at pages, press and come back: each waits for a page that says what they want, and no code is used
-// twice.
+// The server that leads the sessions and that this edge is connected to vanishes silently while people view
+// pages, press and return: each waits for the right page, and no code is used twice.
 func TestPeopleOutlastTheLeader(t *testing.T) {
 	t.Parallel()
 	trio := natstest.StartTrio(t)
@@ -72,8 +71,7 @@ func TestPeopleOutlastTheLeader(t *testing.T) {
 	}
 }
 
-// While as many wait as may, a page and a return say at once that they cannot be shown, and the attempt stays
-// whole.
+// While the maximum waits, a page and a return are refused at once, and the attempt is not spent.
 func TestNoPlaceToWait(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{waiting: limit.NewWaiting(time.Second, 1)})

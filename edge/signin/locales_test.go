@@ -30,7 +30,7 @@ func (b *browser) getIn(address, accept string) answer {
 }
 
 // A page opens in the language that its session was started with, rather than in the browser's; what the user
-// chooses there counts before both, and a language that there is not leaves it to the browser.
+// chooses there overrides both, and an unknown language leaves it to the browser.
 func TestLanguageOfTheSession(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -112,7 +112,7 @@ func headingOf(a answer) string {
 	return ""
 }
 
-// The page speaks the browser's language, or the nearest one that it has; what is no wish at all reads as
+// The page is in the browser's language, or the nearest one that it has; without a usable preference it is in
 // English.
 func TestLanguageOfTheBrowser(t *testing.T) {
 	t.Parallel()
@@ -143,9 +143,9 @@ func TestLanguageOfTheBrowser(t *testing.T) {
 	}
 }
 
-// The page leads to a list that has every language under its own name, and what was chosen there lasts over
-// the press, the provider and the return, though the browser wishes another. It needs neither script nor
-// cookie, and nothing in the address but a language's code.
+// The page leads to a list that has every language under its own name, and the choice lasts through the
+// press, the provider and the return, although the browser prefers another. It needs neither script nor
+// cookie, and only a language's code in the address.
 func TestLanguageSwitch(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{prefix: "/v"})
@@ -202,7 +202,7 @@ func TestLanguageSwitch(t *testing.T) {
 	}
 }
 
-// Whatever the page of a session shows, it leads to the list of languages, and the present one back to it.
+// Every page of a session links to the list of languages, which links back to it.
 func TestLanguagesOfEveryState(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -265,14 +265,13 @@ func TestLanguagesOfEveryState(t *testing.T) {
 }
 
 // The list of languages is one page for all states, sessions and addresses. It says nothing about a session,
-// asks the store nothing, changes nothing, gives no cookie, and repeats nothing of an address but what it
-// knows.
+// reads nothing from the store, changes nothing, sets no cookie, and repeats only known parts of an address.
 func TestListOfLanguages(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{prefix: "/v"})
 	session, token := r.session()
 	b := r.browser()
-	other := strings.Repeat("A", 43) // or never there: the list does not know
+	other := strings.Repeat("A", 43) // or never existed: the list does not know
 	before := r.sequences()
 	plain := b.getIn(r.base+"/?lang=", "de")
 	plain.WantPage(t, http.StatusOK, "Sprache")
@@ -321,7 +320,7 @@ func TestListOfLanguages(t *testing.T) {
 	b.Get(b.page(token)+"&lang=").WantPage(t, http.StatusOK, "Language")
 }
 
-// Values that others typed stay isolated in their direction on a page that runs the other way.
+// Values that others typed stay isolated on a page with the other text direction.
 func TestValuesOnARightToLeftPage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -337,7 +336,7 @@ func TestValuesOnARightToLeftPage(t *testing.T) {
 	}
 }
 
-// "Back to …" stands after the end only, and leads where the account says; no request has a say in it.
+// "Back to …" is shown only after the end, and leads where the account says; no request can change it.
 func TestReturnURL(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -362,7 +361,7 @@ func TestReturnURL(t *testing.T) {
 	}
 }
 
-// The requester's sign is drawn from the account's colour, with a letter that stands out from it.
+// The requester's sign is rendered in the account's colour, with a letter of sufficient contrast.
 func TestSign(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})

@@ -14,12 +14,12 @@ import (
 	"verifyd/sessions"
 )
 
-// evil is a provider, configured like any other, that is after the codes of the honest one (RFC 9700 §4.4).
-// Its metadata is right, but for its silence about iss.
+// evil is a provider, configured like any other, that tries to get the codes of the honest one (RFC 9700
+// §4.4). Its metadata is right, except that it does not mention iss.
 type evil struct {
 	server *httptest.Server
 	posts  atomic.Int32 // to its token endpoint
-	cut    atomic.Bool  // it closes the connection where a code comes
+	cut    atomic.Bool  // it closes the connection when a code arrives
 }
 
 func newEvil(t *testing.T) *evil {
@@ -58,8 +58,8 @@ func (e *evil) network(tb testing.TB, base string) *network.Network {
 }
 
 // The user chooses the evil network, which sends the browser on to the honest one with the honest client's id
-// and the state of the attempt. The honest provider's code must not be posted to the evil one, however it
-// comes back.
+// and the state of the attempt. The honest provider's code must not be posted to the evil one, however it is
+// returned.
 func TestMixUpBetweenTwoProviders(t *testing.T) {
 	t.Parallel()
 	e := newEvil(t)
@@ -94,7 +94,7 @@ func TestMixUpBetweenTwoProviders(t *testing.T) {
 	}
 }
 
-// A provider that closes its kept connection when the code comes gets the code once. The user reads that
+// A provider that closes its kept connection when the code arrives gets the code once. The user sees that
 // nothing was decided, and may try again.
 func TestProviderClosesAKeptConnection(t *testing.T) {
 	t.Parallel()

@@ -15,10 +15,10 @@ import (
 	"verifyd/sessions/store"
 )
 
-// This file is a model of how one session ends, with everything that the world may do to it; package
-// modelcheck visits all its states. Two sign-ins have begun for the session: one that the identity network
-// vouches for, one that its rules refuse. Each comes back as often as somebody reloads, on either of two
-// edges. Integrators cancel, read, and, where the session asks for a code, give right and wrong ones.
+// This file is a model of how one session ends, with everything that may happen to it; package modelcheck
+// visits all its states. Two sign-ins have begun for the session: one that the identity network verifies, one
+// that its rules refuse. Each returns as often as somebody reloads, on either of two edges. Integrators
+// cancel, read, and, if the session requires a code, send right and wrong ones.
 //
 //	step of the model   stands for
 //	read                Handler.spend up to Handler.isNext; api.session, api.cancel and confirmable
@@ -29,17 +29,16 @@ import (
 //	guard               Writer.Complete up to its write, Writer.completionOfExpired
 //	complete            Writer.Complete (package once), verdicts.offer
 //
-// What the world does: a write is stored, refused, or unanswered, and then stored at once, later, or never;
-// an edge is killed anywhere, or paused as long as it likes; the clocks of the edges pass the expiry as far
-// apart as they like; the network gives no answer.
+// What may happen: a write is stored, refused, or unanswered, and then stored at once, later, or never; an
+// edge is killed anywhere, or paused for any time; the clocks of the edges pass the expiry at any distance;
+// the network gives no answer.
 //
-// What it leaves out: the lease of browsers, which spares people trouble and decides nothing; the level
-// "account"; a decline on the page, which is a cancel by another name; erased users; what no verifyd wrote. A
-// progress is changed in one step: it has no facts.
+// What it leaves out: the lease of browsers, which is a convenience and decides nothing; the level "account";
+// a decline on the page, which is a cancel by another name; erased users; messages that verifyd did not
+// write. A progress is changed in one step: it has no facts.
 //
-// That somebody is told "expired" by a clock that is ahead, or while a write is under way that lands later,
-// and reads an outcome afterwards, is no fault here: the instant decides by the clock of the edge that
-// completes.
+// That somebody gets "expired" from a clock that is ahead, or during a write that is stored later, and reads
+// an outcome afterwards, is no fault here: the instant decides by the clock of the edge that completes.
 
 // judgements are the functions that decide. Faults replace them.
 type judgements struct {
@@ -47,14 +46,14 @@ type judgements struct {
 	looked    func(*once.Write, bool, error) once.Next
 	redeemed  func(once.Next) bool
 	goesOn    func(sessions.Session, flow.Flow, sessions.Outcome) bool
-	expired   func(sessions.Session, time.Time) bool // for who reads
-	tooLate   func(sessions.Session, time.Time) bool // for who completes
+	expired   func(sessions.Session, time.Time) bool // for readers
+	tooLate   func(sessions.Session, time.Time) bool // for those who complete
 	proves    func(sessions.Outcome, proof.Level) bool
 	try       func(proof.Progress, []byte, time.Time) (proof.Progress, error)
 	judge     func(proof.Progress) (sessions.Outcome, bool)
 
 	overwrites bool // a write does not expect its subject to be empty
-	toldOwn    bool // who comes second is told what it brought
+	toldOwn    bool // the second one gets what it sent
 }
 
 func realJudgements() judgements {
@@ -113,10 +112,10 @@ var requestNames = [...]string{"", "the vouched return", "the refused return", "
 	"the right code", "a wrong code"}
 
 type endState struct {
-	done     uint8    // outcome; its writer while the write is under way: shifted by 4
-	redeemed [3]uint8 // by sign-in: 0, 1, or 1 plus the edge whose write is under way
+	done     uint8    // outcome; its writer during the write: shifted by 4
+	redeemed [3]uint8 // by sign-in: 0, 1, or 1 plus the edge that is writing
 	posted   uint8    // bits: the network got the sign-in's code
-	proven   bool     // an identity is, and the code is awaited
+	proven   bool     // an identity is proven, and the code is awaited
 	right    bool     // the right code was given
 	wrong    uint8    // codes that were stored
 	judged   uint8    // wrong codes that were given, stored or not
@@ -224,7 +223,7 @@ func (m *endModel) steps(s endState, yield func(modelcheck.Event, endState)) {
 
 func rank(l landing) int { return int(l.completes)<<16 | int(l.n)<<8 | int(l.by) }
 
-// vacant reports whether nothing stands where a write goes.
+// vacant reports whether the subject of a write is empty.
 func (s *endState) vacant(l landing) bool {
 	if l.completes != 0 {
 		return s.done == 0
@@ -248,7 +247,7 @@ func (s *endState) put(l landing) {
 	}
 }
 
-// ends ends a request: whatever it wrote is by nobody who asks for it any more.
+// ends ends a request: what it wrote belongs to no open request any more.
 func (s *endState) ends(e int) {
 	s.edge[e] = edgeState{}
 	s.disown(e)
@@ -270,7 +269,7 @@ func (s *endState) disown(e int) {
 	}
 }
 
-// tell ends a request with what it is told.
+// tell ends a request with its answer.
 func (s *endState) tell(e int, outcome uint8) {
 	s.told |= 1 << outcome
 	if outcome == toldExpired {
@@ -334,7 +333,7 @@ func (m *endModel) edge(s *endState, e int, does func(modelcheck.Event, func(*en
 	}
 }
 
-// post notes that the network got a sign-in's code.
+// post records that the network got a sign-in's code.
 func (s *endState) post(n uint8) {
 	if s.posted&(1<<n) != 0 {
 		s.broken = 1
@@ -342,7 +341,7 @@ func (s *endState) post(n uint8) {
 	s.posted |= 1 << n
 }
 
-// read is what a request reads first, and what follows from that.
+// read is what a request reads first, and its consequences.
 func (m *endModel) read(s *endState, e int) {
 	es := &s.edge[e]
 	switch {
@@ -486,7 +485,7 @@ func (m *endModel) written(s *endState, e int, completes bool, next once.Next) {
 		s.disown(e)
 		es.at = ask
 	case !completes:
-		s.ends(e) // without a plain yes no code is posted
+		s.ends(e) // without a clear success no code is posted
 	case next == once.Stored, next == once.Taken && m.toldOwn:
 		s.tell(e, es.outcome)
 	case next == once.Taken:
@@ -515,7 +514,7 @@ func (m *endModel) ended(s endState) bool {
 	return (s.done != 0 || s.late[0] && s.late[1]) && s.edge == [2]edgeState{} && s.limbo == [2]landing{}
 }
 
-// fold calls the edges so that the one that does less comes first.
+// fold numbers the edges so that the one that does less comes first.
 func (m *endModel) fold(s endState) endState {
 	o := s
 	o.edge[0], o.edge[1], o.late[0], o.late[1] = s.edge[1], s.edge[0], s.late[1], s.late[0]
@@ -572,16 +571,16 @@ var flagEndStates = flag.Int("model-states", 500_000,
 func exploreEnd(level proof.Level, j judgements, states int) modelcheck.Report {
 	begun := endState{left: 3, kills: 1, silent: 2}
 	m := endModel{judgements: j, level: level, starts: []endState{begun}}
-	if level == proof.Code { // or somebody has signed in, and all tries but two are spent
+	if level == proof.Code { // or somebody has signed in, and only two tries are left
 		begun.proven, begun.wrong, begun.judged = true, proof.MaxTries-2, proof.MaxTries-2
 		m.starts = append(m.starts, begun)
 	}
 	return modelcheck.Explore(m.check(), modelcheck.Options{States: states})
 }
 
-// Whatever the world does between any two steps of those who complete a session, in whatever order: it gets
-// one outcome, whoever is told one is told that one, no sign-in's code is posted twice, and every state leads
-// to an end.
+// Whatever happens between any two steps of those that complete a session, in any order: it gets one outcome,
+// every answer with an outcome has that one, no sign-in's code is posted twice, and every state leads to an
+// end.
 func TestModelOfACompletion(t *testing.T) {
 	states := *flagEndStates
 	if testing.Short() {
@@ -596,7 +595,7 @@ func TestModelOfACompletion(t *testing.T) {
 	}
 }
 
-// Each check that decides is needed: without it something breaks, and the model finds it.
+// Each deciding check is needed: without it an invariant breaks, and the model finds it.
 func TestModelFindsFaultsOfACompletion(t *testing.T) {
 	for _, f := range []struct {
 		name  string

@@ -33,8 +33,8 @@ func wait(t *testing.T, a answer) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// Start, junk return, repeat, with one link: it ends before the store or the network is asked, and goes on
-// once the wait is over.
+// Start, junk return, repeat, with one link: it is refused before the store or the network is used, and works
+// again once the wait is over.
 func TestLoopWithOneLinkIsStopped(t *testing.T) {
 	t.Parallel()
 	e := newEvil(t)
@@ -75,8 +75,8 @@ func TestLoopWithOneLinkIsStopped(t *testing.T) {
 	r.want(session.ID, sessions.Pending, sessions.NoReason)
 }
 
-// The same with as many links as one likes: the failed requests to a network on behalf of an address are
-// bounded, and so is what it has stored.
+// The same with any number of links: the failed requests to a network on behalf of an address are bounded,
+// and so is what it has stored.
 func TestLoopWithManyLinksIsStopped(t *testing.T) {
 	t.Parallel()
 	e := newEvil(t)
@@ -100,7 +100,7 @@ func TestLoopWithManyLinksIsStopped(t *testing.T) {
 	}
 }
 
-// A return that has to wait loses nothing: the same address leads on once the wait is over.
+// A return that has to wait loses nothing: the same address works once the wait is over.
 func TestReturnThatHasToWaitCountsLater(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -127,7 +127,7 @@ func TestReturnThatHasToWaitCountsLater(t *testing.T) {
 func TestFiveHundredPeopleBehindOneAddress(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
-	r.clock.stop() // what comes within a minute comes at once here, which asks more
+	r.clock.stop() // what arrives within a minute arrives at once here, which is harder
 	people := make(chan int, 500)
 	for i := range 500 {
 		people <- i
@@ -153,7 +153,7 @@ func TestFiveHundredPeopleBehindOneAddress(t *testing.T) {
 	all.Wait()
 }
 
-// Whoever has to wait reads so in their own language.
+// A user who has to wait sees that in their own language.
 func TestTooOftenInEveryLanguage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})

@@ -8,9 +8,9 @@ import (
 	"verifyd/sessions"
 )
 
-// The cookie of an attempt is worth nothing in another browser: not by itself, and not beside that browser's
-// own. Its code is not posted there, nor in the browser that began once another one has shown the address:
-// that one begins anew.
+// The cookie of an attempt is worthless in another browser: by itself, and together with that browser's own.
+// Its code is not posted there, nor in the browser that began, once another one has opened the address: that
+// one begins again.
 func TestFlowCookieInAnotherBrowser(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]setup{

@@ -12,7 +12,7 @@ import (
 	"verifyd/sessions"
 )
 
-// rows finds the values that somebody else wrote, as the page shows them.
+// rows returns the foreign values, as the page shows them.
 var rows = regexp.MustCompile(`<dd><bdi(?: class="long")?>(.*?)</bdi></dd>`)
 
 func TestValuesOfOthers(t *testing.T) {
@@ -87,7 +87,7 @@ func TestNotesAreOnlyLookedUp(t *testing.T) {
 	}
 }
 
-// 1,024 bytes in each of the three values, in the characters that take most room.
+// 1,024 bytes in each of the three values, in the characters that take most space.
 func TestWeight(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})

@@ -7,7 +7,7 @@ import (
 	"verifyd/edge/page/drawn"
 )
 
-// What drawing the question costs, by its template and where it is kept, in each of two languages.
+// The cost of rendering the question, by its template and from the cache, in each of two languages.
 func BenchmarkPaint(b *testing.B) {
 	p := pages{material: must(loadMaterial())(b), drawn: drawn.New[drawing](maxKept)}
 	for _, code := range []string{"en", "ar"} {

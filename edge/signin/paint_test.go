@@ -12,7 +12,7 @@ import (
 	"verifyd/sessions"
 )
 
-// keptPages returns everyPage's views as pages of a session that are kept, the question first.
+// keptPages returns everyPage's views as cacheable pages of a session, the question first.
 func keptPages(words *locale) (views []view) {
 	token := sessions.NewToken("", nil).Reveal()
 	for _, v := range everyPage(words) {
@@ -30,8 +30,8 @@ func keptPages(words *locale) (views []view) {
 	return views
 }
 
-// A page that is kept is, byte for byte, what its template draws, whatever is its session's own and in
-// whichever order pages are asked for.
+// A kept page is, byte for byte, what its template renders, whatever the session's own values and the order
+// of requests.
 func TestKeptPagesAreTheirTemplates(t *testing.T) {
 	p := pages{material: must(loadMaterial())(t), drawn: drawn.New[drawing](maxKept)}
 	for _, words := range p.locales.all {
@@ -59,8 +59,8 @@ func TestKeptPagesAreTheirTemplates(t *testing.T) {
 	}
 }
 
-// Each part of a page's look makes it another page: with any of them changed, what is kept of the one is not
-// shown in the place of the other.
+// Each part of a page's look makes it another page: if any of them differs, the kept page of one is not shown
+// for the other.
 func TestKeptPagesDifferByTheirLook(t *testing.T) {
 	ts := must(loadLocales())(t)
 	one := keptPages(ts.all[0])[0]
@@ -91,8 +91,8 @@ func TestKeptPagesDifferByTheirLook(t *testing.T) {
 			t.Errorf("a button with another %s is the same page", field.Name)
 		}
 	}
-	// What is not the look is the session's own, keeps a page from being kept, or is drawn in no page. A
-	// field that comes new belongs into the look, unless it is one of these.
+	// A field outside of the look is the session's own, keeps a page from being kept, or is rendered in no
+	// page. A new field belongs into the look, unless it is one of these.
 	own := []string{
 		"look", "Session", "Facts", "Rows", "Buttons", "Expires", "Code", "Again", "InApp", "Choices",
 		"token", "values", "typed", "retryAfter", "status", "formAction",

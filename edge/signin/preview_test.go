@@ -17,8 +17,7 @@ func (r *rig) preview(a signin.Requester, query, state string) answer {
 	return answer{Status: w.Code, Header: w.Header(), Body: w.Body.String()}
 }
 
-// The preview looks as the page does, is about nobody, and leads nowhere but where the account's own link
-// does.
+// The preview looks like the page, is about no real user, and links only where the account's own link does.
 func TestPreview(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{networks: 2})

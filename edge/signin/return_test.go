@@ -34,8 +34,8 @@ func TestReturnsThatLeadNowhere(t *testing.T) {
 	r.want(session.ID, sessions.Verified, sessions.NoReason)
 }
 
-// Who was sent to the identity network's page by somebody else signs nobody in, whatever becomes of the
-// address that they come back to: their own browser has spent it.
+// A user who was sent to the identity network's page by somebody else signs nobody in, whatever is done with
+// the address that they return to: their own browser has spent it.
 func TestReturnToAnotherBrowserIsSpent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -62,10 +62,10 @@ func TestHeadOfAReturn(t *testing.T) {
 		a.Header.Get("Allow") != http.MethodGet {
 		t.Errorf("status %d, Allow %q", a.Status, a.Header.Get("Allow"))
 	}
-	b.Follow(b.Get(back)).WantPage(t, http.StatusOK, headingVerified) // the attempt was whole
+	b.Follow(b.Get(back)).WantPage(t, http.StatusOK, headingVerified) // the attempt was not spent
 }
 
-// A return that no conforming provider sends is nobody's verdict, and spends its attempt.
+// A return that no conforming provider sends is no verdict, and spends its attempt.
 func TestMalformedReturns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -188,7 +188,7 @@ func TestCookiesAreFew(t *testing.T) {
 	if ours != 8 || len(b.Client.Jar.Cookies(at)) != 10 {
 		t.Errorf("%d flow cookies, want 8: %v", ours, b.Client.Jar.Cookies(at))
 	}
-	for i, back := range backs { // the oldest went
+	for i, back := range backs { // the oldest was removed
 		if a := b.Get(back); (a.Status == http.StatusBadRequest) != (i < 4) {
 			t.Errorf("return %d: status %d", i+1, a.Status)
 		}

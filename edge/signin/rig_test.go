@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(natstest.Budget(m, 60*time.Second))
 }
 
-// requesters stands for the account mirror.
+// requesters replaces the account mirror.
 type requesters map[string]signin.Requester
 
 func (as requesters) Requester(id string) (signin.Requester, bool) {
@@ -45,7 +45,7 @@ func (as requesters) Requester(id string) (signin.Requester, bool) {
 	return a, ok
 }
 
-// disabling is requesters whose accounts are out of service while closed says so.
+// disabling is requesters whose accounts are disabled while closed is set.
 type disabling struct {
 	requesters
 
@@ -60,7 +60,7 @@ func (d disabling) Requester(id string) (signin.Requester, bool) {
 	return a, ok
 }
 
-// clock is the real time and an offset that tests move, or an instant at which it stands.
+// clock is the real time plus an offset that tests set, or an instant at which it is stopped.
 type clock struct {
 	offset atomic.Int64
 	stands atomic.Pointer[time.Time]
@@ -75,7 +75,7 @@ func (c *clock) Now() time.Time {
 
 func (c *clock) advance(by time.Duration) { c.offset.Add(int64(by)) }
 
-// stop has the clock stand, so that all that comes now comes at once.
+// stop stops the clock, so that all that follows happens at one instant.
 func (c *clock) stop() { c.stands.Store(new(time.Now())) }
 
 // logBuffer collects log lines of many goroutines.
@@ -103,17 +103,17 @@ type setup struct {
 	tls          bool
 	subjectMatch bool
 	rules        netsettings.Rules
-	steam        *steam // a network beside the others
+	steam        *steam // an additional network
 	evil         *evil  // another one
 	noTest       bool   // there is no network for test sessions
 	testForLive  bool   // the network of test sessions is one of live sessions too
 	networks     int    // 1 when zero; all of them lead to the same provider
-	// the network of the platform "discord", beside the others: true if it proves accounts there alone
+	// adds the network of the platform "discord": true if it proves only accounts there
 	platform *bool
 	counted  bool           // steps are counted; rig.counts reads them
 	on       *natsconf.Conn // the store; an embedded one of its own when nil
 	waiting  *limit.Waiting // how requests wait for it
-	deaf     bool           // the completions' writer is not served: nothing is stored and nobody says so
+	deaf     bool           // the completions' writer does not run
 }
 
 // rig is the real thing: embedded JetStream, the dev network, and an HTTP server with the routes.
@@ -122,12 +122,12 @@ type rig struct {
 	setup  setup
 	conn   *natsconf.Conn
 	key    secretbox.Key
-	away   func() // takes JetStream away
-	listen func() // serves the completions' writer, where the setup is deaf
+	away   func() // stops JetStream
+	listen func() // runs the completions' writer, if the setup is deaf
 	store  *store.Store
 	counts func() map[stats.Count]int64 // of the day's live sessions, once
 	dev    *devnetwork.Provider
-	// stopProvider takes the identity network away.
+	// stopProvider stops the identity network.
 	stopProvider func()
 	nets         []*network.Network
 	testNet      *network.Network
@@ -137,7 +137,7 @@ type rig struct {
 	base         string
 	clock        *clock
 	log          *logBuffer
-	closed       *atomic.Pointer[func() bool] // whether the accounts are out of service; nil: they are not
+	closed       *atomic.Pointer[func() bool] // whether the accounts are disabled; nil: they are not
 }
 
 func newRig(tb testing.TB, s setup) *rig {
@@ -216,7 +216,7 @@ func (r *rig) serve() {
 	r.mount()
 }
 
-// mount makes the handler and serves its routes.
+// mount creates the handler and serves its routes.
 func (r *rig) mount() {
 	r.t.Helper()
 	var err error
@@ -249,7 +249,7 @@ func (r *rig) mount() {
 	r.mux.Store(mux)
 }
 
-// liveOnly takes the network of test sessions from the live ones, as an operator does by a restart.
+// liveOnly removes the network of test sessions from the live ones, as an operator does with a restart.
 func (r *rig) liveOnly() {
 	r.t.Helper()
 	r.nets = r.nets[:max(r.setup.networks, 1)]
@@ -290,7 +290,7 @@ func (r *rig) network(id, name string) *network.Network {
 	return r.networkOf(r.settings(id, name))
 }
 
-// settings are those of a network that proves no platform's accounts, but where test sessions use it.
+// settings are those of a network that proves no platform's accounts, except for test sessions.
 func (r *rig) settings(id, name string) netsettings.Settings {
 	s := r.dev.Settings()
 	if id != "dev" {
@@ -341,7 +341,7 @@ func (r *rig) session(change ...func(*sessions.Request)) (sessions.Session, sess
 	return s, token
 }
 
-// want fails unless the session stands so.
+// want fails unless the session has this state.
 func (r *rig) want(id sessions.ID, state sessions.State, reason sessions.Reason) {
 	r.t.Helper()
 	v, err := r.store.Read(r.t.Context(), id)
@@ -379,7 +379,7 @@ func (r *rig) sequences() map[string]uint64 {
 	return seqs
 }
 
-// answer is what a request brought.
+// answer is the answer to a request.
 type answer = browsertest.Answer
 
 // browser is a user's.
@@ -439,7 +439,7 @@ func (b *browser) signIn(authorize, subject, action string) string {
 	return b.To(b.Post(b.r.dev.Issuer()+"/authorize", form))
 }
 
-// back is the whole way to the provider's return.
+// back goes the whole path to the provider's return.
 func (b *browser) back(token sessions.Token, subject, action string) string {
 	b.t.Helper()
 	return b.signIn(b.press(token), subject, action)

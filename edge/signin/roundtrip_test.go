@@ -187,8 +187,8 @@ func TestReturnOfAnotherIssuer(t *testing.T) {
 	state := mustQuery(t, back).Get("state")
 	lie := r.base + "/signin/example/callback?" +
 		url.Values{"state": {state}, "iss": {"https://evil.example"}, "code": {"x"}}.Encode()
-	b.Follow(b.Get(lie)).WantPage(t, http.StatusOK, headingAsk) // another issuer's word is no verdict
-	// The attempt is spent, so its true return is not looked at any more.
+	b.Follow(b.Get(lie)).WantPage(t, http.StatusOK, headingAsk) // an answer of another issuer is no verdict
+	// The attempt is spent, so its genuine return is ignored.
 	b.Follow(b.Get(back)).WantPage(t, http.StatusOK, headingAsk)
 	r.want(session.ID, sessions.Pending, sessions.NoReason)
 	if r.outcomes("trouble") != 1 || r.outcomes("repeated") != 1 {
@@ -251,8 +251,8 @@ func TestReloadAndBack(t *testing.T) {
 	}
 }
 
-// A person who closes the tab while the provider is asked is verified all the same: the code was worth one
-// post.
+// A person who closes the tab while the provider is asked is still verified: the code could be posted only
+// once.
 func TestBrowserThatDoesNotWait(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -309,7 +309,7 @@ func TestTabsThatFinishTogether(t *testing.T) {
 	heading := map[sessions.State]string{sessions.Verified: headingVerified,
 		sessions.Failed: headingNotVerified}[v.State]
 	for _, end := range ends {
-		end.WantPage(t, http.StatusOK, heading) // all of them tell the one outcome that stands
+		end.WantPage(t, http.StatusOK, heading) // all of them show the one outcome
 	}
 	if n := r.sequences()["COMPLETIONS"]; n != 1 {
 		t.Errorf("%d completions, want 1", n)

@@ -60,7 +60,7 @@ func TestRulesRefuse(t *testing.T) {
 	}
 }
 
-// Each rule has words of its own, which tell what to do, and never which list or whose hold it was.
+// Each rule has a text of its own, which says what to do, and never which list or whose binding it was.
 func TestEachRuleIsExplained(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -109,7 +109,7 @@ func TestOneIdentityPerGuild(t *testing.T) {
 	r.want(walk("ben", "lighthouse", "one", "sign-in"), sessions.Verified, sessions.NoReason)
 	r.want(walk("ben", "harbor", "two", "sign-in"), sessions.Verified, sessions.NoReason)
 	r.want(walk("anna", "harbor", "three", "decline"), sessions.Failed, sessions.Declined)
-	// a decline holds nothing
+	// a decline binds nothing
 	r.want(walk("ben", "harbor", "three", "sign-in"), sessions.Verified, sessions.NoReason)
 	r.clock.advance(time.Hour)
 	r.wantRule(walk("ben", "harbor", "one", "sign-in"), failure.RuleOneIdentity)

@@ -21,7 +21,7 @@ func TestPreviewsChangeNothing(t *testing.T) {
 	session, token := r.session()
 	b, bots := r.browser(), r.browser()
 	var card string
-	storm := func(address string, steps uint64) { // that the user has taken by then
+	storm := func(address string, steps uint64) { // that the user has done by then
 		t.Helper()
 		natstest.Await(t, "the user's own steps are stored", func() bool {
 			return r.sequences()[topology.StreamEvents] == steps
@@ -59,7 +59,7 @@ func TestPreviewsChangeNothing(t *testing.T) {
 	r.want(session.ID, sessions.Pending, sessions.NoReason)
 	b.Follow(b.Get(back)).WantPage(t, http.StatusOK, headingVerified)
 	storm(b.page(token), 3)
-	storm(r.base+"/?session="+strings.Repeat("A", 43), 3) // no link can be told from another by its card
+	storm(r.base+"/?session="+strings.Repeat("A", 43), 3) // all links have the same preview card
 	for _, secret := range []string{
 		"sailor_42", "discord", "118203948571029384", "Harbor", token.Reveal(), "<form",
 	} {
@@ -73,7 +73,7 @@ func TestPreviewsChangeNothing(t *testing.T) {
 	}
 }
 
-// What a preview shows must be the same for every link.
+// A preview must be the same for every link.
 func TestPreviewTellsNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -135,7 +135,7 @@ func TestOwnPressFromOlderBrowser(t *testing.T) {
 	for _, host := range []string{"", "inner.example:8080"} {
 		form := url.Values{"session": {token.Reveal()}, "action": {"continue"}, "network": {"example"}}
 		req := b.Request(http.MethodPost, r.base+"/signin", form.Encode())
-		if req.Host = host; host != "" { // the browser knows the outer host only
+		if req.Host = host; host != "" { // the browser knows only the outer host
 			for _, c := range b.Client.Jar.Cookies(req.URL) {
 				req.AddCookie(c)
 			}
@@ -221,7 +221,7 @@ func TestLinksThatLeadNowhere(t *testing.T) {
 	}
 }
 
-// Whatever happens, no secret and no identity reaches the log.
+// No secret and no identity ever reaches the log.
 func TestLogHoldsNoSecret(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})

@@ -47,8 +47,8 @@ func look(tab context.Context, t *testing.T, name, axe string, shown shownState,
 }
 
 // Every page in every state, at every width, in both colours and with large text: nothing sticks out, no rule
-// of axe is broken, and the keyboard leads to everything and shows where it is. CONTRIBUTING.md says how the
-// pictures in docs/screens are made.
+// of axe is broken, and the keyboard leads to everything and shows where it is. CONTRIBUTING.md describes how
+// the pictures in docs/screens are made.
 func TestScreens(t *testing.T) {
 	t.Parallel()
 	tab, axe := chromiumtest.Start(t), chromiumtest.Axe(t)
@@ -98,7 +98,7 @@ func TestScreensInEveryLanguage(t *testing.T) {
 	}
 }
 
-// shownState is a page as one browser finds it.
+// shownState is a page as a browser gets it.
 type shownState struct {
 	address string
 	agent   string       // User-Agent; the browser's own when empty
@@ -141,7 +141,7 @@ func (s shownState) open() chromedp.Action[chromedp.Void] {
 	})
 }
 
-// everyState returns each page as somebody finds it.
+// everyState returns each page as a user gets it.
 func everyState(t *testing.T) map[string]shownState {
 	t.Helper()
 	r := newRig(t, setup{})
@@ -228,7 +228,7 @@ func statesElsewhere(t *testing.T) map[string]shownState {
 	untestable := newRig(t, setup{noTest: true})
 	_, untestableToken := untestable.session(ofTestKey)
 	often := newRig(t, setup{})
-	often.clock.stop() // or what was used up would come back while pictures are taken
+	often.clock.stop() // or the used units would be refilled while pictures are taken
 	_, oftenToken := often.session()
 	var last answer
 	for range 21 {
@@ -254,7 +254,7 @@ func statesElsewhere(t *testing.T) map[string]shownState {
 	return states
 }
 
-// statesOfSteps are those of sessions that ask for more than a link.
+// statesOfSteps are those of sessions that require more than a link.
 func statesOfSteps(t *testing.T) map[string]shownState {
 	t.Helper()
 	only := true

@@ -22,8 +22,8 @@ import (
 	"verifyd/sessions"
 )
 
-// steam stands for steamcommunity.com: a server with a certificate for that name, which vouches for every
-// assertion it is asked about.
+// steam replaces steamcommunity.com: a server with a certificate for that name, which confirms every
+// assertion.
 type steam struct {
 	server *httptest.Server
 	roots  *x509.CertPool
@@ -134,8 +134,8 @@ func TestSteamRoundTrip(t *testing.T) {
 	}
 }
 
-// An assertion counts in the browser and for the attempt that it was made for, and once; another's is
-// nobody's verdict.
+// An assertion counts only in the browser and for the attempt that it was made for, and once; any other is no
+// verdict.
 func TestSteamAssertionsAreOfOneAttempt(t *testing.T) {
 	t.Parallel()
 	s := newSteam(t)
@@ -143,7 +143,7 @@ func TestSteamAssertionsAreOfOneAttempt(t *testing.T) {
 	victim, attacker := r.browser(), r.browser()
 	_, theirs := r.session()
 	session, own := r.session(func(q *sessions.Request) { q.PlatformUserID = "attacker" })
-	stolen := assertion(victim.pressSteam(theirs)) // the victim's true assertion, before it is used
+	stolen := assertion(victim.pressSteam(theirs)) // the victim's genuine assertion, before it is used
 	attacker.Get(stolen).WantPage(t, http.StatusBadRequest, "We lost track of your sign-in")
 
 	asked := attacker.pressSteam(own)
@@ -156,7 +156,7 @@ func TestSteamAssertionsAreOfOneAttempt(t *testing.T) {
 	if s.asked.Load() != 0 {
 		t.Error("Steam was asked about another attempt's assertion")
 	}
-	again := assertion(asked) // the attempt is spent: even its true assertion is not looked at any more
+	again := assertion(asked) // the attempt is spent: even its genuine assertion is ignored
 	attacker.Follow(attacker.Get(again)).WantPage(t, http.StatusOK, headingAsk)
 	r.want(session.ID, sessions.Pending, sessions.NoReason)
 }

@@ -54,7 +54,7 @@ func (b *browser) chooses(token sessions.Token, network string) answer {
 	})
 }
 
-// signsIn presses Continue for a network and signs in wherever that leads.
+// signsIn presses Continue for a network and signs in where that leads.
 func (b *browser) signsIn(token sessions.Token, network, subject string) answer {
 	b.t.Helper()
 	b.Get(b.page(token))
@@ -79,7 +79,7 @@ func TestCode(t *testing.T) {
 	b.continues(token)
 	other := r.browser()
 	other.Get(other.page(token)).WantPage(t, http.StatusConflict, headingSignedIn)
-	for _, action := range []string{"continue", "decline"} { // the code's browser alone may take it back
+	for _, action := range []string{"continue", "decline"} { // only the code's browser may take it back
 		a := other.Follow(other.act(token, action))
 		a.WantPage(t, http.StatusConflict, headingSignedIn)
 		if strings.Contains(a.Body, code[:3]+" "+code[3:]) {
@@ -102,7 +102,7 @@ func TestCode(t *testing.T) {
 	}
 }
 
-// Who has signed in may still say no, and wrong codes end the session with a page of its own.
+// A user who has signed in may still decline, and wrong codes end the session with a page of its own.
 func TestCodeDeclinedOrWrong(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -176,7 +176,7 @@ func TestAccount(t *testing.T) {
 	}
 }
 
-// If the identity network is the platform's own, one sign-in does, and it must be the session's account.
+// If the identity network is the platform's own, one sign-in is enough, and it must be the session's account.
 func TestAccountAtOnce(t *testing.T) {
 	t.Parallel()
 	only := false
@@ -206,14 +206,14 @@ func TestAnotherPlatformAccount(t *testing.T) {
 		v.Reached != "" {
 		t.Errorf("%+v, %v", v.Outcome, err)
 	}
-	// which networks prove what is said for the integrators' interface
+	// what each network proves is described for the integrators' interface
 	if !r.handler.Proves("Discord", false) || r.handler.Proves("twitch", false) ||
 		!r.handler.Proves("twitch", true) {
 		t.Error("it proves other platforms")
 	}
 }
 
-// A test session's network proves any platform's accounts, as it says anybody is anybody.
+// A test session's network proves any platform's accounts, as it accepts any identity.
 func TestAccountOfATestSession(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -222,10 +222,10 @@ func TestAccountOfATestSession(t *testing.T) {
 	b.signsIn(token, "dev", s.PlatformUserID).WantPage(t, http.StatusOK, headingVerified)
 }
 
-// Forwarding is the attack that levels are for: somebody starts a session for their own account and has
+// Forwarding is the attack that levels are for: an attacker starts a session for their own account and makes
 // somebody else, who can be verified, open the link.
 //
-// With a link alone it works, and the page has warned.
+// With only a link it works, and the page has warned.
 func TestForwardedLink(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -238,8 +238,8 @@ func TestForwardedLink(t *testing.T) {
 	r.want(s.ID, sessions.Verified, sessions.NoReason)
 }
 
-// With a code it fails in every order: the victim's page alone has the code, and from the victim's account
-// it is worth nothing.
+// With a code it fails in every order: only the victim's page has the code, and from the victim's account it
+// is worthless.
 func TestForwardedCode(t *testing.T) {
 	t.Parallel()
 	for name, attack := range map[string]func(t *testing.T, r *rig, s sessions.Session, token sessions.Token,
@@ -293,7 +293,7 @@ func TestForwardedCode(t *testing.T) {
 	}
 }
 
-// With the platform account it fails in every order: what one browser has proven is worth nothing in another.
+// With the platform account it fails in every order: what one browser has proven is worthless in another.
 func TestForwardedAccount(t *testing.T) {
 	t.Parallel()
 	only := true
@@ -302,7 +302,7 @@ func TestForwardedAccount(t *testing.T) {
 		"the attacker proves the account, and the victim goes on": func(t *testing.T, r *rig,
 			s sessions.Session, token sessions.Token, attacker, victim *browser) {
 			attacker.signsIn(token, "example", s.PlatformUserID).WantPage(t, http.StatusOK, headingAsk)
-			r.clock.advance(3 * time.Minute) // so that the attacker's browser keeps nobody out
+			r.clock.advance(3 * time.Minute) // so that the attacker's browser blocks no other
 			if a := victim.Get(victim.page(token)); !strings.Contains(a.Body, "sign in twice") {
 				t.Errorf("the victim's page:\n%s", a.Body)
 			}

@@ -75,8 +75,8 @@ func TestTestSessionWithoutATestNetwork(t *testing.T) {
 	r.want(s.ID, sessions.Pending, sessions.NoReason)
 }
 
-// An attempt that began by one kind's network, before the operator changed what is on, is not a verdict on
-// the other kind.
+// An attempt that began with the network of one kind, before the operator changed the settings, is no verdict
+// on the other kind.
 func TestAttemptByTheOtherKindsNetworkIsNoVerdict(t *testing.T) {
 	t.Parallel()
 	both := newRig(t, setup{testForLive: true})
@@ -87,7 +87,7 @@ func TestAttemptByTheOtherKindsNetworkIsNoVerdict(t *testing.T) {
 		"session": {token.Reveal()}, "action": {"continue"}, "network": {"dev"},
 	}))
 	back := b.signIn(authorize, "anybody", "sign-in")
-	both.liveOnly() // the dev network is for test sessions alone now
+	both.liveOnly() // the dev network is only for test sessions now
 	b.Follow(b.Get(back)).WantPage(t, http.StatusOK, "Is this you?")
 	both.want(s.ID, sessions.Pending, sessions.NoReason)
 }

@@ -17,7 +17,7 @@ import (
 	"verifyd/edge/page/drawn"
 )
 
-// everyPage returns a view of each page and notice, whole.
+// everyPage returns a complete view of each page and notice.
 func everyPage(words *locale) []view {
 	kinds := []kind{
 		pageAsk, pageCard, pageVerified, pageDeclined, pageRefused, pageCanceled, pageExpired, pageUntestable,
@@ -68,8 +68,8 @@ func noted() (keys []string) {
 	return keys
 }
 
-// In every language every page and notice is drawn, which fails on a missing value, with every number that
-// may be counted.
+// Every page and notice is rendered in every language, which fails on a missing value, with every number that
+// may occur.
 func TestPagesInEveryLanguage(t *testing.T) {
 	p := pages{material: must(loadMaterial())(t), drawn: drawn.New[drawing](maxKept)}
 	ts := p.locales
@@ -85,7 +85,7 @@ func TestPagesInEveryLanguage(t *testing.T) {
 }
 
 // Every language has the same texts with the same values and the same stress, in every plural form that it
-// needs and in no other; and every text is asked for by somebody.
+// needs and in no other; and every text is used.
 func TestTextsAreWholeAndUsed(t *testing.T) {
 	english, used := asWritten(t, mainLocale), uses(t)
 	for key := range english {
@@ -118,7 +118,7 @@ func TestTextsAreWholeAndUsed(t *testing.T) {
 	}
 }
 
-// asWritten reads a language's file without what stands in for missing texts.
+// asWritten reads a language's file without the fallbacks for missing texts.
 func asWritten(t *testing.T, code string) texts {
 	t.Helper()
 	var ts texts
@@ -128,7 +128,7 @@ func asWritten(t *testing.T, code string) texts {
 	return ts
 }
 
-// values writes what a message is given, with its stresses. A plural form may do without the count: "one
+// values lists the values of a message, with its stresses. A plural form may do without the count: "one
 // minute".
 func values(m message) string {
 	all := map[string]bool{}
@@ -164,12 +164,12 @@ func formsOf(m message) (forms []plural.Form) {
 	return forms
 }
 
-// neededForms are the plural forms of the whole numbers that are ever counted: minutes of a session.
+// neededForms are the plural forms of the integers that occur: minutes of a session.
 func neededForms(words *locale, english message) []plural.Form {
 	if len(english) == 1 {
 		return []plural.Form{plural.Other}
 	}
-	forms := []plural.Form{plural.Other} // also of the fractions that nobody counts here
+	forms := []plural.Form{plural.Other} // also of fractions, which do not occur here
 	for n := range 61 {
 		if f := plural.Cardinal.MatchPlural(words.tag, n, 0, 0, 0, 0); n > 0 && !slices.Contains(forms, f) {
 			forms = append(forms, f)
@@ -274,8 +274,8 @@ func TestPlurals(t *testing.T) {
 	}
 }
 
-// What waiting cures, what a wrong clock causes, and what only another try may cure have notices of their
-// own, each with its text.
+// Failures that waiting fixes, that a wrong clock causes, and that only another try may fix have notices of
+// their own, each with its text.
 func TestNoticesOfTrouble(t *testing.T) {
 	for class, want := range map[string]notice{
 		network.ClassTimeout: noteUnreachable, network.ClassDNS: noteUnreachable,

@@ -33,13 +33,13 @@ func (b *browser) getAs(address, agent string) answer {
 	return b.Do(req)
 }
 
-// The user's way is on the session's timeline, step by step, and a reload loop adds nothing to it.
+// The user's steps are on the session's timeline, and a reload loop adds nothing to it.
 func TestVisitIsOnTheTimeline(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
 	session, token := r.session()
 	b := r.browser()
-	b.Get(b.page(token)) // a program, which nobody reads in
+	b.Get(b.page(token)) // a program without a reader
 	for range 50 {
 		b.getAs(b.page(token), agentPhone).WantPage(t, http.StatusOK, headingAsk)
 	}
@@ -58,7 +58,7 @@ func TestVisitIsOnTheTimeline(t *testing.T) {
 	r.wantTimeline(session.ID, "created", "sign_in", "returned", "trouble", "completed", "finished")
 }
 
-// wantTimeline waits for the timeline's last event, which nobody acknowledges, and compares.
+// wantTimeline waits for the timeline's last event, which is not acknowledged, and compares.
 func (r *rig) wantTimeline(id sessions.ID, want ...string) {
 	r.t.Helper()
 	if err := r.conn.NC.Flush(); err != nil {
@@ -85,8 +85,8 @@ func (r *rig) wantTimeline(id sessions.ID, want ...string) {
 	}
 }
 
-// In an app's own browser the page names the app, leads out of it where there is a way, draws the link as a
-// code, and lets the user sign in all the same.
+// In an app's own browser the page names the app, links out of it if possible, shows the link as a QR code,
+// and still lets the user sign in.
 func TestInsideAnApp(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{prefix: "/v"})

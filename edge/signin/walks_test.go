@@ -40,9 +40,9 @@ func scripts(on bool) chromedp.Action[chromedp.Void] {
 	})
 }
 
-// pressBack presses Back and returns the tab as it is then. Chromium may bring the page back as it was left,
-// without asking for it: nothing loads that could be waited for, and what chromedp knew of the tab is over,
-// so that it attaches anew.
+// pressBack presses Back and returns the new tab. Chromium may restore the page as it was left, without a
+// request: nothing loads that could be waited for, and chromedp's state of the tab is invalid, so that it
+// attaches again.
 func pressBack(tab context.Context, t *testing.T) context.Context {
 	t.Helper()
 	listening, done := context.WithCancel(tab)
@@ -81,7 +81,8 @@ func pressBack(tab context.Context, t *testing.T) context.Context {
 	return again
 }
 
-// The whole way on a phone and a desk, with scripts and without, in a language that was chosen on the page.
+// The whole path on a phone and a desktop, with scripts and without, in a language that was chosen on the
+// page.
 func TestWholeWayInChromium(t *testing.T) {
 	tab := chromiumtest.Start(t)
 	for name, tc := range map[string]struct {
@@ -108,7 +109,7 @@ func TestWholeWayInChromium(t *testing.T) {
 	}
 }
 
-// The code on a phone, without scripts: it is large, is there again after a visit to another app, and is read
+// The code on a phone, without scripts: it is large, is still shown after a visit to another app, and is read
 // out character by character.
 func TestCodeInChromium(t *testing.T) {
 	t.Parallel()
@@ -149,8 +150,8 @@ func TestCodeInChromium(t *testing.T) {
 	wantInTab(tab, t, headingVerified)
 }
 
-// Two tabs of one browser are one browser; Back, forward and reload lead to no error and change nothing that
-// stands.
+// Two tabs of one browser are one browser; Back, forward and reload cause no error and change nothing that is
+// stored.
 func TestTabsAndBackInChromium(t *testing.T) {
 	tab := chromiumtest.Start(t)
 	r := newRig(t, setup{})
@@ -202,8 +203,8 @@ func TestTwoBrowsersInChromium(t *testing.T) {
 	r.want(session.ID, sessions.Verified, sessions.NoReason)
 }
 
-// slowProvider is an OAuth 2 provider that signs everybody in at once and keeps the code's exchange waiting
-// until it is let go. asked tells of each exchange.
+// slowProvider is an OAuth 2 provider that signs everybody in at once and blocks the code's exchange until it
+// is released. asked reports each exchange.
 type slowProvider struct {
 	*httptest.Server
 
@@ -253,8 +254,8 @@ func (p *slowProvider) network(t *testing.T, base string) *network.Network {
 	return n
 }
 
-// While the provider takes its time, another tab and an impatient reload are told so, the code is exchanged
-// once, and the end comes.
+// While the provider is slow, another tab and an impatient reload show that, the code is exchanged once, and
+// the session ends.
 func TestSlowProviderInChromium(t *testing.T) {
 	tab := chromiumtest.Start(t)
 	r := newRig(t, setup{})
@@ -280,7 +281,7 @@ func TestSlowProviderInChromium(t *testing.T) {
 	}
 }
 
-// A provider that is down costs a notice above the button, in a browser too.
+// A provider that is down causes a notice above the button, in a browser too.
 func TestProviderDownInChromium(t *testing.T) {
 	tab := chromiumtest.Start(t)
 	r := newRig(t, setup{})
@@ -299,7 +300,7 @@ func TestProviderDownInChromium(t *testing.T) {
 	r.want(session.ID, sessions.Pending, sessions.NoReason)
 }
 
-// restartNetworks makes the networks anew, so that they know nothing of their provider.
+// restartNetworks creates the networks again, so that they have not discovered their provider.
 func (r *rig) restartNetworks() {
 	r.t.Helper()
 	r.startNetworks()

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A check that hangs is told apart from those that are well, and does not hang the probe.
+// A check that hangs is distinguished from those that pass, and does not hang the probe.
 func TestReadinessDoesNotHang(t *testing.T) {
 	hang := func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() }
 	began := time.Now()
@@ -35,8 +35,8 @@ func deadline(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// A name that is not the server's own may be a page's from anywhere, which had it lead here: it reads and
-// changes nothing. What a load balancer asks by any name is answered, and says nothing else.
+// A host name that is not the server's own may belong to a foreign page that made it resolve here: it reads
+// and changes nothing. A load balancer's probes are answered under any name, and reveal nothing else.
 func TestOtherNamesAreNotAnswered(t *testing.T) {
 	levels := &levelsForTest{}
 	h := NewAdmin(nil, prometheus.NewRegistry(), levels, "metrics.internal:9090")

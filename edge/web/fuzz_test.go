@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// What a client writes into X-Forwarded-For changes nothing of what trusted proxies wrote behind it, and
-// where the peer is no trusted proxy nothing counts at all. The address that is believed is in the clothes
-// that trusted ranges are compared in.
+// What a client writes into X-Forwarded-For changes nothing of what trusted proxies appended, and if the peer
+// is no trusted proxy the header is ignored. The resulting address has the form in which trusted ranges are
+// compared.
 func FuzzForwarded(f *testing.F) {
 	for _, s := range []string{
 		"203.0.113.9", "203.0.113.9, 10.0.0.2", "unknown", "[2001:db8::7]:5555", "::ffff:203.0.113.9",

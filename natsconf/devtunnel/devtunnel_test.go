@@ -91,7 +91,7 @@ func TestHandedOverAndAnswered(t *testing.T) {
 	}
 }
 
-// What an edge has not read when its listener goes was not sent.
+// What an edge has not read when its listener leaves was not sent.
 func TestUnreadWasNotSent(t *testing.T) {
 	r := start(t)
 	p := open(t, r, key)
@@ -129,7 +129,7 @@ func TestSilenceIsNotNobody(t *testing.T) {
 	}
 }
 
-// What a client names is never a subject of somebody else's.
+// A name from a client is never another's subject.
 func TestExchangesAreNamesAlone(t *testing.T) {
 	r := start(t)
 	for _, name := range []string{

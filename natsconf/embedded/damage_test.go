@@ -35,7 +35,7 @@ type sample struct {
 	held           map[string][]string // what each stream held
 }
 
-// newSample makes the store. The messages of the large streams are so large that these have several block
+// newSample creates the store. The messages of the large streams are so large that these have several block
 // files.
 func newSample(t *testing.T, large ...string) *sample {
 	t.Helper()
@@ -115,7 +115,7 @@ func tryStore(t *testing.T, dir string) (conn *natsconf.Conn, stop func(), err e
 
 const (
 	sampleMessages = 220
-	// sampleBytes makes three block files of 8 MiB of a stream.
+	// sampleBytes fills three block files of 8 MiB of a stream.
 	sampleBytes = 96 << 10
 	fewBytes    = 300
 )
@@ -177,7 +177,7 @@ func copyTree(t *testing.T, from, to string) {
 	}
 }
 
-// harm is one way to damage the files of a stream.
+// harm is a way to damage the files of a stream.
 type harm struct {
 	name string
 	do   func(t *testing.T, rng *rand.Rand, folder string, blocks []string)
@@ -313,7 +313,7 @@ func (s *sample) judge(t *testing.T, dir string, c jetstream.StreamConfig) (refu
 	return false
 }
 
-// Whatever stands in the file with a consumer's position, nothing that was not acknowledged is left out.
+// Whatever the file with a consumer's position contains, nothing that was not acknowledged is left out.
 func TestDamagedPositionIsSetAnew(t *testing.T) {
 	natstest.NeedsEmbedded(t, "what its files hold")
 	t.Parallel()
@@ -353,7 +353,7 @@ func TestDamagedPositionIsSetAnew(t *testing.T) {
 	}
 }
 
-// A store that is gone is not made anew, empty, without a word.
+// A lost store is not silently replaced by an empty one.
 func TestLostStoreIsNotMadeAnew(t *testing.T) {
 	natstest.NeedsEmbedded(t, "what its files hold")
 	t.Parallel()

@@ -17,8 +17,8 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// Of three servers one has a damaged file. It is told apart from the others, and when the stream's folder is
-// removed there, the others fill it anew: each of the three then holds everything, and leads with it.
+// Of three servers one has a damaged file. It is identified, and when the stream's folder is removed there,
+// the others fill it again: each of the three then holds everything, and can lead with it.
 func TestDamagedServerIsFilledAnew(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -63,7 +63,7 @@ func TestDamagedServerIsFilledAnew(t *testing.T) {
 	}
 	tr.Start(t, hurt)
 	natstest.Await(t, "all copies are current again", current)
-	for _, other := range tr.Others(hurt) { // so that what is read comes of what was filled
+	for _, other := range tr.Others(hurt) { // so that the filled data is read
 		tr.Kill(other)
 		if err := embedded.InspectFiles(filepath.Join(tr.Dir(), other)); err != nil {
 			t.Errorf("%s: %v", other, err)

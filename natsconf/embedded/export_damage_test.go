@@ -1,6 +1,6 @@
 package embedded
 
-// WitnessHas reports whether the witness of a data directory knows that these streams have these sequences.
+// WitnessHas reports whether the witness of a data directory has these sequences for these streams.
 func WitnessHas(dataDir string, last map[string]uint64) bool {
 	w, err := readWitness(dataDir)
 	for stream, n := range last {

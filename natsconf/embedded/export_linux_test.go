@@ -1,4 +1,4 @@
 package embedded
 
-// Sever lets tests outside the package do what a start does before it begins the server.
+// Sever does what a start does before it begins the server, for tests outside the package.
 func Sever(e *Server) { e.staging.sever() }

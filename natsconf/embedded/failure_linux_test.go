@@ -18,8 +18,8 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// The disk fails while a batch is written. What the server still has in its memory of them is not to be
-// read: nobody may act on a write that never reached the disk.
+// The disk fails while a batch is written. What the server still has of it in memory must not be read: no
+// process may act on a write that never reached the disk.
 func TestWritesOfAFailedStoreAreNotReadBack(t *testing.T) {
 	disk, e := openOnDisk(t)
 	natstest.Serve(t, e)
@@ -44,8 +44,7 @@ func TestWritesOfAFailedStoreAreNotReadBack(t *testing.T) {
 		batch = append(batch, claim(name))
 	}
 	err = conn.PublishBatch(t.Context(), topology.StreamCompletions, batch...)
-	// The store's witness, which is written every now and then, may meet the failure before: then nothing is
-	// sent.
+	// The store's witness, which is written periodically, may meet the failure first: then nothing is sent.
 	refused := errors.Is(err, natsconf.ErrUnavailable) && strings.Contains(err.Error(), "witness")
 	if !errors.Is(err, natsconf.ErrUncertain) && !refused {
 		t.Errorf("a batch that could not be synced: %v", err)
@@ -65,8 +64,8 @@ func TestWritesOfAFailedStoreAreNotReadBack(t *testing.T) {
 	<-e.Failed()
 }
 
-// The filesystem gives its journal up where a file that is not the store's is synced. Nobody has written to
-// the store, which finds it out when it is asked.
+// The filesystem aborts its journal when a file outside of the store is synced. Nothing was written to the
+// store, which detects that when it is used.
 func TestJournalGivenUpIsAFailure(t *testing.T) {
 	disk, e := openOnDisk(t)
 	other, err := os.Create(filepath.Join(disk.At, "other"))

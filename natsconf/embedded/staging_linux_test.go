@@ -20,7 +20,7 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// publishMany has so many callers at once that they share batches.
+// publishMany uses so many concurrent callers that they share batches.
 func publishMany(t *testing.T, w *natsconf.Writer, name string) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -40,8 +40,8 @@ func batchesOf(dir string) string {
 	return filepath.Join(dir, "nats", "jetstream", "$G", "streams", topology.StreamCompletions, "batches")
 }
 
-// Batches are staged in a folder in memory that is the user's alone, over restarts too, and nothing of it
-// stays behind.
+// Batches are staged in a folder in memory that only the user can access, also after restarts, and nothing of
+// it is left behind.
 func TestBatchesAreStagedInMemory(t *testing.T) {
 	natstest.NeedsEmbedded(t, "where it stages batches")
 	dir := t.TempDir()
@@ -74,12 +74,12 @@ func TestBatchesAreStagedInMemory(t *testing.T) {
 	}
 }
 
-// What a killed process had staged is removed by the next start; what another process uses, or no process of
-// ours made, stays.
+// What a killed process had staged is removed by the next start; what another process uses, or what others
+// created, stays.
 func TestOnlyLeftoversAreTakenAway(t *testing.T) {
 	natstest.NeedsEmbedded(t, "where it stages batches")
 	folder := func() string {
-		f, err := os.MkdirTemp("/dev/shm", "verifyd-") //nolint:usetesting // it must be there
+		f, err := os.MkdirTemp("/dev/shm", "verifyd-") //nolint:usetesting // it must exist
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,8 +107,8 @@ func TestOnlyLeftoversAreTakenAway(t *testing.T) {
 	}
 }
 
-// What others have put into the folder that everybody shares holds up no start, is not opened, and stays:
-// pipes, links, folders of another user, and folders that others may write to.
+// What others have put into the shared folder delays no start, is not opened, and stays: pipes, links,
+// folders of another user, and folders that others may write to.
 func TestStagingOpensNothingOfOthers(t *testing.T) {
 	natstest.NeedsEmbedded(t, "where it stages batches")
 	elsewhere := t.TempDir()
@@ -147,7 +147,7 @@ func TestStagingOpensNothingOfOthers(t *testing.T) {
 	}
 	made := map[string]string{}
 	for kind, plant := range kinds {
-		f, err := os.MkdirTemp("/dev/shm", "verifyd-") //nolint:usetesting // it must be there
+		f, err := os.MkdirTemp("/dev/shm", "verifyd-") //nolint:usetesting // it must exist
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,7 +168,7 @@ func TestStagingOpensNothingOfOthers(t *testing.T) {
 	}
 }
 
-// A link that leads to what somebody else has made is gone before the server would take batches from there.
+// A link to what somebody else has created is removed before the server would read batches from there.
 func TestStagingOfOthersIsNotRead(t *testing.T) {
 	natstest.NeedsEmbedded(t, "where it stages batches")
 	dir := t.TempDir()
@@ -203,8 +203,8 @@ func TestStagingOfOthersIsNotRead(t *testing.T) {
 	stop()
 }
 
-// Whatever stands where a stream's batches are staged, a start is not held up by it, does not follow it,
-// leaves alone what it leads to, and batches are staged and stored.
+// Whatever is in the place where a stream's batches are staged, a start is not delayed by it, does not follow
+// it, does not touch its target, and batches are staged and stored.
 func TestForeignStagingStopsNothing(t *testing.T) {
 	natstest.NeedsEmbedded(t, "where it stages batches")
 	elsewhere := func(t *testing.T, mode os.FileMode) (folder, kept string) {
@@ -300,7 +300,7 @@ func TestForeignStagingStopsNothing(t *testing.T) {
 	}
 }
 
-// If the staging area cannot be led to memory, batches are stored all the same.
+// If the staging area cannot be redirected to memory, batches are stored anyway.
 func TestBatchesAreStoredWithoutMemory(t *testing.T) {
 	dir := t.TempDir()
 	e, err := embedded.Open(embedded.Options{DataDir: dir})

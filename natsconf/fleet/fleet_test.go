@@ -65,7 +65,7 @@ func TestWhoIsThere(t *testing.T) {
 	}
 }
 
-// A process that answers late is somebody.
+// A process that answers late counts.
 func TestAnybodyIsNotJudgedByASilence(t *testing.T) {
 	conn := natstest.Start(t)
 	anybody := func() bool {
@@ -91,7 +91,7 @@ func TestAnybodyIsNotJudgedByASilence(t *testing.T) {
 	if err := sub.Unsubscribe(); err != nil {
 		t.Fatal(err)
 	}
-	var late atomic.Int64 // it was just connecting when the first question was put
+	var late atomic.Int64 // it was just connecting when the first request was sent
 	sub, err = conn.NC.Subscribe(topology.SubjectFleet, func(m *nats.Msg) {
 		if late.Add(1) > 1 {
 			_ = m.Respond([]byte(`{"id":"late"}`))

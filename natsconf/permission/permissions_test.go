@@ -48,7 +48,7 @@ func refusals(t *testing.T, e natstest.External, role permission.Role) (*nats.Co
 	return nc, refused
 }
 
-// asked does what is to be refused, and reports whether it was.
+// asked does what must be refused, and reports whether it was.
 func asked(t *testing.T, nc *nats.Conn, refused <-chan string, do func() error) bool {
 	t.Helper()
 	if err := do(); err != nil {
@@ -57,7 +57,7 @@ func asked(t *testing.T, nc *nats.Conn, refused <-chan string, do func() error) 
 	if err := nc.FlushTimeout(natstest.TestTimeout); err != nil {
 		t.Fatal(err)
 	}
-	select { // the client hands errors to a goroutine of its own
+	select { // the client passes errors to a goroutine of its own
 	case <-refused:
 		return true
 	case <-time.After(natstest.TestTimeout): // only a failing test waits
@@ -97,7 +97,7 @@ func TestEachRoleIsRefusedWhatIsNotItsOwn(t *testing.T) {
 			"$JS.API.CONSUMER.CREATE.COMPLETIONS.x.>", "$JS.API.CONSUMER.MSG.NEXT.COMPLETIONS.dispatcher",
 		},
 	}
-	// What changes or removes what is there is nobody's but the operator's.
+	// Only the operator may change or remove existing streams.
 	for _, s := range []string{
 		"STREAM.CREATE.COMPLETIONS", "STREAM.UPDATE.COMPLETIONS", "STREAM.DELETE.COMPLETIONS",
 		"STREAM.PURGE.KV_sessions",
@@ -130,7 +130,8 @@ func TestEachRoleIsRefusedWhatIsNotItsOwn(t *testing.T) {
 	}
 }
 
-// Who asks itself may not answer at whatever subject its own question names: it could allow itself anything.
+// A client that sends itself a request may not answer at the subject that the request names: it could allow
+// itself anything.
 func TestNobodyAllowsItselfMore(t *testing.T) {
 	t.Parallel()
 	e := natstest.StartExternal(t)
@@ -157,7 +158,7 @@ func TestNobodyAllowsItselfMore(t *testing.T) {
 	}
 }
 
-// What each role needs is what the server grants it, and nobody has more than its own to write.
+// The server grants each role what it needs, and no role may write more than its own.
 func TestGrantsAreTheTables(t *testing.T) {
 	e := natstest.StartExternal(t)
 	for _, role := range permission.Roles() {
@@ -226,7 +227,8 @@ func TestPermissionsAreTheGoldenOnes(t *testing.T) {
 	}
 }
 
-// Who adds a stream says who may write to it; the operator alone is nobody, but for the store's state.
+// A new stream needs a role that may write to it; the operator alone is not enough, except for the store's
+// state.
 func TestEveryStreamIsSomebodys(t *testing.T) {
 	var all []string
 	for _, role := range []permission.Role{permission.RoleEdge, permission.RoleDispatcher} {
@@ -234,7 +236,7 @@ func TestEveryStreamIsSomebodys(t *testing.T) {
 	}
 	for _, s := range topology.New(topology.Options{}).Streams {
 		if s.Name == topology.BucketStream(topology.BucketStore) {
-			continue // the one that is: who serves a store has no say in whether it is in service
+			continue // the exception: a service does not decide whether its store is in service
 		}
 		if !slices.ContainsFunc(all, func(may string) bool {
 			return slices.ContainsFunc(s.Subjects, func(subject string) bool {

@@ -9,8 +9,8 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// Direct reads are on where a stream has one copy, stay off in the store of an older build, which would
-// refuse them on the way back, and are refused where another copy than the leader's may answer.
+// Direct reads are on if a stream has one replica, stay off in the store of an older build, which would
+// refuse them after a downgrade, and are refused if another replica than the leader may answer.
 func TestDirectReads(t *testing.T) {
 	t.Parallel()
 	natstest.NeedsEmbedded(t, "on a cluster direct reads are off")

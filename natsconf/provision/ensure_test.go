@@ -29,8 +29,8 @@ func maxAge(t *testing.T, conn *natsconf.Conn) time.Duration {
 	return s.CachedInfo().Config.MaxAge
 }
 
-// Only who may update does, and says what it changed; what verifyd has no opinion on stays as the operator
-// has it.
+// Only a process that may update does, and reports what it changed; settings that verifyd does not define
+// stay as the operator set them.
 func TestEnsureIsHarmlessToRepeatAndUpdatesWhereAllowed(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)
@@ -99,7 +99,7 @@ func TestEnsureRefusesDriftByName(t *testing.T) {
 	}
 }
 
-// Three copies on a server that is alone are refused at once, not waited for.
+// Three replicas on a single server are refused at once, not waited for.
 func TestCopiesOnALoneServerAreRefused(t *testing.T) {
 	natstest.NeedsEmbedded(t, "it is alone")
 	t.Parallel()
@@ -114,7 +114,7 @@ func TestCopiesOnALoneServerAreRefused(t *testing.T) {
 	}
 }
 
-// Two of three servers are up, and know that the third is away: three copies are waited for, not refused.
+// Two of three servers are up, and know that the third is down: three replicas are waited for, not refused.
 func TestCopiesWaitForServersThatJoin(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped under -short: three servers, started twice")

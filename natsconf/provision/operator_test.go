@@ -12,7 +12,8 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// A credential that may make nothing waits for the operator's, and says so; a command does not wait.
+// A process whose credential may create nothing waits for the operator, and reports that; a command does not
+// wait.
 func TestTopologyIsTheOperators(t *testing.T) {
 	t.Parallel()
 	e := natstest.StartExternal(t)

@@ -11,8 +11,7 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// Nothing is kept for shorter before who knows what lies there has agreed; to keep it for longer asks
-// nobody.
+// The retention is shortened only after a check of what is stored; lengthening it needs no check.
 func TestShorteningIsAskedFor(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)

@@ -8,7 +8,7 @@ import (
 	"verifyd/natsconf/serverconf"
 )
 
-// Seeds are made once, for their owner alone.
+// Seeds are created once, and only their owner can read them.
 func TestSeeds(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

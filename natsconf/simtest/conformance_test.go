@@ -25,7 +25,8 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// TestConformance does the same on the real server and on the simulated broker, and compares what was seen.
+// TestConformance does the same on the real server and on the simulated broker, and compares the
+// observations.
 func TestConformance(t *testing.T) {
 	for name, rule := range rules {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +66,7 @@ func connect(t *testing.T, b *simtest.Broker) *natsconf.Conn {
 	return conn
 }
 
-// observer does things to a store, and notes what it sees.
+// observer acts on a store, and records what it sees.
 type observer struct {
 	*testing.T
 
@@ -83,7 +84,7 @@ func (o *observer) note(format string, args ...any) {
 	o.seen = append(o.seen, fmt.Sprintf(format, args...))
 }
 
-// publish stores a message, and notes the answer.
+// publish stores a message, and records the answer.
 func (o *observer) publish(subject, data string, header ...string) {
 	o.Helper()
 	m := &nats.Msg{Subject: subject, Data: []byte(data), Header: nats.Header{}}
@@ -98,7 +99,7 @@ func (o *observer) publish(subject, data string, header ...string) {
 	o.note("publish %s: stored %s %d, duplicate %t", subject, ack.Stream, ack.Sequence, ack.Duplicate)
 }
 
-// words returns an error with what tells it apart.
+// words formats an error by its kind.
 func words(err error) string {
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
 		return fmt.Sprintf("%d %d %s", api.Code, api.ErrorCode, api.Description)
@@ -114,7 +115,7 @@ func words(err error) string {
 	return fmt.Sprint(err)
 }
 
-// last notes the last message on a subject.
+// last records the last message on a subject.
 func (o *observer) last(stream, subject string) {
 	o.Helper()
 	m, err := o.conn.Last(o.ctx, stream, subject)
@@ -141,7 +142,7 @@ func (o *observer) gone(stream, subject string, notBefore time.Duration) {
 	o.note("%s is gone, early %t", subject, time.Since(begun) < notBefore)
 }
 
-// consume makes a durable consumer on the retries, where the newest message of a subject replaces the one
+// consume creates a durable consumer on the retries, where the newest message of a subject replaces the one
 // before.
 func (o *observer) consume(config jetstream.ConsumerConfig) jetstream.Consumer {
 	o.Helper()
@@ -156,7 +157,7 @@ func (o *observer) consume(config jetstream.ConsumerConfig) jetstream.Consumer {
 
 const ackWait = 2 * time.Second
 
-// take takes the next message, which must not come before an instant, and notes it.
+// take takes the next message, which must not arrive before an instant, and records it.
 func (o *observer) take(c jetstream.Consumer, notBefore time.Duration) jetstream.Msg {
 	o.Helper()
 	begun := time.Now()
@@ -185,7 +186,7 @@ func (o *observer) counted(waiting uint64) {
 	})
 }
 
-// none notes whether there is nothing to take at this moment.
+// none records whether there is nothing to take at this moment.
 func (o *observer) none(c jetstream.Consumer) {
 	o.Helper()
 	batch, err := c.FetchNoWait(5)
@@ -198,7 +199,7 @@ func (o *observer) none(c jetstream.Consumer) {
 	o.note("taken: %v", batch.Error())
 }
 
-// state notes how far a consumer has come, once it has so many messages pending.
+// state records the position of a consumer, once it has a number of messages pending.
 func (o *observer) state(given uint64) {
 	o.Helper()
 	var s natsconf.ConsumerState

@@ -16,7 +16,7 @@ const (
 	expect         = jetstream.ExpectedLastSubjSeqHeader
 )
 
-// rules are what verifyd builds on.
+// rules are what verifyd depends on.
 var rules = map[string]func(*observer){
 	"a fact is written once": func(o *observer) {
 		o.publish("completion.a", "1", expect, "0")
@@ -187,7 +187,7 @@ var rules = map[string]func(*observer){
 		o.must(o.take(c, 0).TermWithReason("it cannot be read"))
 		o.must(o.take(c, 0).Ack())
 		o.state(0)
-		time.Sleep(2 * time.Second) // it would come again
+		time.Sleep(2 * time.Second) // it would be redelivered
 		o.none(c)
 	},
 	"no more than may be pending": func(o *observer) {
@@ -210,7 +210,7 @@ var rules = map[string]func(*observer){
 		o.take(c, 0)
 		o.publish("retry.a", "2")
 		o.must(o.take(c, 0).Ack())
-		time.Sleep(ackWait + time.Second) // it would come again
+		time.Sleep(ackWait + time.Second) // it would be redelivered
 		o.none(c)
 		o.state(0)
 	},

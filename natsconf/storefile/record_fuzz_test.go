@@ -23,7 +23,7 @@ import (
 
 const (
 	headBytes = 22 // of a record, before its subject
-	sumBytes  = 8  // and behind its data
+	sumBytes  = 8  // and after its data
 )
 
 // blockFile returns what a server wrote: single messages and a batch, with headers and without, and one that
@@ -75,9 +75,7 @@ func sumOf(stream string, raw []byte) []byte {
 	return hash.Sum(nil)
 }
 
-// sumUp returns the records that some bytes seem to hold the checksums that these should have, so that what
-// is
-// in them is looked at.
+// sumUp sets valid checksums in everything that looks like a record, so that its content is read.
 func sumUp(stream string, b []byte) {
 	le := binary.LittleEndian
 	for len(b) >= headBytes {
@@ -93,9 +91,9 @@ func sumUp(stream string, b []byte) {
 	}
 }
 
-// checkFile holds what is read of a block file, in a stream's folder, against its bytes: nothing is handed on
-// whose checksum is wrong, no byte is passed over, and who reads the file whole and who follows its end agree
-// about the messages that it holds.
+// checkFile compares what is read of a block file, in a stream's folder, with its bytes: no record with a
+// wrong checksum is passed on, no byte is skipped, and a scan of the file and a tail agree about its
+// messages.
 func checkFile(t *testing.T, folder, stream string, b []byte) (records int) {
 	t.Helper()
 	if err := os.WriteFile(storefile.BlockPath(folder, 1), b, 0o600); err != nil {
@@ -179,9 +177,9 @@ func blockFolder(tb testing.TB) string {
 	return folder
 }
 
-// Whatever a block file holds, checkFile finds it right.
+// checkFile passes for any content of a block file.
 func FuzzRecord(f *testing.F) {
-	seed, err := os.ReadFile(seedFile) // of no server that runs here: it would count as what the input covers
+	seed, err := os.ReadFile(seedFile) // a server here would add coverage
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -203,7 +201,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// text is all of a message.
+// text formats a message.
 func text(m *storefile.Message) string {
 	return fmt.Sprintf("%d %d %s %q %q", m.Sequence, m.Time, m.Subject, m.Header, m.Data)
 }

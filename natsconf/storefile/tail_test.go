@@ -22,7 +22,7 @@ func tailOf(dir, stream string, after uint64) *storefile.Tail {
 	return storefile.NewTail(embedded.StreamFolder(dir, stream), stream, after)
 }
 
-// seen is what a tail has handed on, by sequence.
+// seen has the messages of a tail, by sequence.
 type seen map[uint64]string
 
 func (s seen) take(m *storefile.Message) error {
@@ -33,7 +33,7 @@ func (s seen) take(m *storefile.Message) error {
 	return nil
 }
 
-// holds fails the test if the stream holds what was not seen, or was seen otherwise.
+// holds fails the test if the stream holds a message that was not seen, or was seen differently.
 func (s seen) holds(t *testing.T, c *natsconf.Conn, stream string) (all int) {
 	t.Helper()
 	_, last, err := c.Bounds(t.Context(), stream)
@@ -77,8 +77,8 @@ func rawHeader(t *testing.T, c *natsconf.Conn, stream string, sequence uint64) [
 	return answer.Message.Header
 }
 
-// A tail sees everything that stays in a stream, once, however the server rewrites its files: batches, what
-// is written over, purged, and left behind in files that are rewritten without it.
+// A tail sees everything that stays in a stream, once, however the server rewrites its files: batches,
+// overwritten and purged messages, and those left out of rewritten files.
 func TestTailSeesEverythingStored(t *testing.T) {
 	natstest.NeedsEmbedded(t, "reads an embedded server's files")
 	dir := t.TempDir()
@@ -109,7 +109,7 @@ func TestTailSeesEverythingStored(t *testing.T) {
 		if err := c.PublishBatch(t.Context(), facts, batch...); err != nil {
 			t.Fatal(err)
 		}
-		for i := range 5 { // ten of these fill a file of the bucket, and each but the last is written over
+		for i := range 5 { // ten of these fill a file of the bucket, and each but the last is overwritten
 			m := &nats.Msg{
 				Subject: topology.BucketSubject(topology.BucketSessions, fmt.Sprint("k", i)), Data: big,
 			}

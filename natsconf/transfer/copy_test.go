@@ -51,7 +51,7 @@ func (c *copied) start(t *testing.T) {
 		Conn: c.conn, DataDir: c.data, Dir: c.dir, Assets: assets(), Store: "store", Key: c.key,
 		Build: "test", Log: zerolog.Nop(),
 		Skip: func(context.Context) (transfer.Skip, error) {
-			return nil, //nolint:nilnil // nothing stays behind
+			return nil, //nolint:nilnil // nothing is left out
 				nil
 		},
 		Renews: func(_, subject string) bool { return strings.Contains(subject, ".erased.") },
@@ -124,7 +124,7 @@ func (c *copied) check() error {
 	return err
 }
 
-// generation returns the file of the generation that is there.
+// generation returns the file of the current generation.
 func (c *copied) generation(t *testing.T) string {
 	t.Helper()
 	var found []string
@@ -143,8 +143,8 @@ func (c *copied) generation(t *testing.T) string {
 	return found[0]
 }
 
-// What is restored from a copy is what the store held: what stood when the copy was begun, and whatever was
-// written, written over, and removed since, also while a new generation was made.
+// A store that is restored from a copy holds what the original held: the messages at the start of the copy,
+// and whatever was written, overwritten, and removed since, also while a new generation was created.
 func TestCopyHoldsWhatTheStoreHolds(t *testing.T) {
 	t.Parallel()
 	c := newCopied(t, t.TempDir())
@@ -171,8 +171,7 @@ func TestCopyHoldsWhatTheStoreHolds(t *testing.T) {
 	pair{c.conn, c.restored(t)}.equal(t, 3000)
 }
 
-// A copy goes on where it was, whether its service was stopped or killed, and takes no notice of what was
-// under way.
+// A copy continues where it was, whether its service was stopped or killed, and ignores an interrupted pass.
 func TestCopyGoesOnAfterARestart(t *testing.T) {
 	t.Parallel()
 	c := newCopied(t, t.TempDir())
@@ -258,7 +257,7 @@ func TestDamagedCopyIsRefused(t *testing.T) {
 		check(); !errors.Is(err, transfer.ErrAnotherKey) {
 		t.Errorf("with another master key: %v", err)
 	}
-	// The service makes it anew, and keeps what is there until then.
+	// The service creates it again, and keeps the old one until then.
 	flipped := bytes.Clone(whole[manifest])
 	flipped[len(flipped)-1] ^= 1
 	if err := os.WriteFile(manifest, flipped, 0o600); err != nil {
@@ -270,7 +269,7 @@ func TestDamagedCopyIsRefused(t *testing.T) {
 	pair{c.conn, c.restored(t)}.equal(t, 480)
 }
 
-// What ended its life, or was removed, does not come back from what was written down before.
+// A message that expired or was removed does not come back from an earlier frame.
 func TestCopyDoesNotBringBackWhatIsOver(t *testing.T) {
 	t.Parallel()
 	c := newCopied(t, t.TempDir())
@@ -304,7 +303,7 @@ func TestCopyDoesNotBringBackWhatIsOver(t *testing.T) {
 	}
 }
 
-// An erasure has a new generation made, without what was erased.
+// An erasure causes a new generation, without what was erased.
 func TestErasedLeavesTheCopy(t *testing.T) {
 	t.Parallel()
 	c := newCopied(t, t.TempDir())
@@ -333,7 +332,7 @@ func TestErasedLeavesTheCopy(t *testing.T) {
 	}
 }
 
-// A store that lost its last messages, and gave their sequences to others, is not taken for the one that was
+// A store that lost its last messages, and reused their sequences, is not mistaken for the one that was
 // copied.
 func TestCopyOfAStoreThatLostMessages(t *testing.T) {
 	t.Parallel()
@@ -356,7 +355,7 @@ func TestCopyOfAStoreThatLostMessages(t *testing.T) {
 	pair{other.conn, other.restored(t)}.equal(t, 320)
 }
 
-// A disk that is full, or not there, hurts the copy alone, which says so, stays whole, and catches up.
+// A full or missing disk affects only the copy, which reports that, stays consistent, and catches up.
 func TestCopySurvivesItsDisk(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to mount a filesystem")
@@ -413,7 +412,7 @@ func TestCopySurvivesItsDisk(t *testing.T) {
 	c.upToDate(t)
 }
 
-// What is not for a copy is refused, with what to do.
+// A folder that is not for a copy is refused, with what to do.
 func TestCopyRefusesAFolder(t *testing.T) {
 	t.Parallel()
 	c := newCopied(t, t.TempDir())

@@ -19,8 +19,8 @@ import (
 // fuzzKey is the master key under which the seeds are sealed that a service wrote.
 var fuzzKey = secretbox.Key([]byte("verifyd fuzz seeds, not a secret"))
 
-// What is in a copy's frames is read as it is written, or is damage: each message follows its stream, and a
-// pass ends with as many as there were.
+// A copy's frames are read as they are written, or are damage: each message follows its stream, and a pass
+// ends with as many as there were.
 func FuzzCopyEntries(f *testing.F) {
 	f.Add([]byte("s\x01a\x00m\x01\x02\x01a\x00\x01bc\x02\x01"))
 	f.Add([]byte("m\x01\x02\x01a\x00\x01bc\x02\x01"))
@@ -80,7 +80,7 @@ func FuzzCopyEntries(f *testing.F) {
 			t.Fatalf("%q holds %d bytes", b, size)
 		}
 		if len(commits) == 0 {
-			return // what is behind the last does not count
+			return // what follows the last does not count
 		}
 		plain, _, err := readFrame(&written, int64(written.Len()), box, frameOwner("", 0))
 		if err != nil {
@@ -111,9 +111,8 @@ func backupOfAService(f *testing.F) *File {
 	return file
 }
 
-// The lines of a backup are items between the name of their asset and its end, which says how many they are
-// and what they come to; whatever else they hold is damage. They are read as who reads line by line reads
-// them.
+// The lines of a backup are items between the name of their asset and its end, which has their number and
+// sum; anything else is damage. They are read in the same way as line by line.
 func FuzzBackupLines(f *testing.F) {
 	file := backupOfAService(f)
 	_, _ = file.r.Seek(int64(len(file.first)+1), io.SeekStart)
@@ -183,8 +182,7 @@ func FuzzBackupLines(f *testing.F) {
 // backupSeed is a backup that a service wrote.
 const backupSeed = "testdata/seed.backup"
 
-// A backup that was changed in any part is refused, and never for anything but its damage, its version, or
-// being none.
+// A backup that was changed in any part is refused, and only for damage, its version, or for being none.
 func FuzzBackup(f *testing.F) {
 	whole, err := os.ReadFile(backupSeed)
 	if err != nil {

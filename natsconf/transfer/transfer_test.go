@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(natstest.Budget(m, 60*time.Second))
 }
 
-// pair is a store and a new one to bring it to.
+// pair is a store and a new one to copy it to.
 type pair struct{ from, to *natsconf.Conn }
 
 func newPair(t *testing.T) pair {
@@ -40,7 +40,7 @@ func assets() []transfer.Asset {
 	return transfer.Assets(topology.New(topology.Options{}))
 }
 
-// copy brings everything and returns how many messages there were.
+// copy copies everything and returns how many messages there were.
 func (p pair) copy(t *testing.T) (brought int) {
 	t.Helper()
 	for _, a := range assets() {
@@ -53,7 +53,7 @@ func (p pair) copy(t *testing.T) (brought int) {
 	return brought
 }
 
-// equal fails the test unless both stores hold the same, and at least so much.
+// equal fails the test unless both stores hold the same, and at least a number of messages.
 func (p pair) equal(t *testing.T, least uint64) {
 	t.Helper()
 	var all uint64
@@ -124,7 +124,7 @@ func fill(t *testing.T, c *natsconf.Conn, round int) {
 	}
 }
 
-// Whatever is written is brought, once; a repeat brings what is new alone, and both sides hold the same.
+// Whatever is written is copied, once; a repeat copies only what is new, and both sides hold the same.
 func TestCopyCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
@@ -150,12 +150,12 @@ func TestCopyCanBeRepeated(t *testing.T) {
 	publish(t, p.to, "usage.acc_a.203001", "", "Nats-Incr", "+1") // it goes on counting
 }
 
-// What was brought keeps when it was stored and when its life ends, over two moves as well.
+// A copied message keeps its time and its expiry, also over two moves.
 func TestCopyKeepsLives(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	before := time.Now()
-	aged := nats.Header{} // it was brought to the first store, too
+	aged := nats.Header{} // it was copied to the first store, too
 	natsconf.Origin{Sequence: 7, Stored: before.Add(-time.Hour), Until: before.Add(70 * time.Hour)}.Put(aged)
 	if _, err := p.from.JS.PublishMsg(t.Context(), &nats.Msg{
 		Subject: "completion.aged", Data: []byte("outcome"), Header: aged,
@@ -167,7 +167,7 @@ func TestCopyKeepsLives(t *testing.T) {
 	publish(t, p.from, subject, "hold", jetstream.MsgTTLHeader, "1h0m0s")
 	short := nats.Header{}
 	natsconf.Origin{Sequence: 1, Stored: before, Until: before.Add(3 * time.Second)}.Put(short)
-	short.Set(jetstream.MsgTTLHeader, "1h0m0s") // the origin tells, not what is left here
+	short.Set(jetstream.MsgTTLHeader, "1h0m0s") // the origin counts, not the time left here
 	if _, err := p.from.JS.PublishMsg(t.Context(), &nats.Msg{
 		Subject: "completion.short", Data: []byte("outcome"), Header: short,
 	}); err != nil {
@@ -207,7 +207,7 @@ func TestCopyKeepsLives(t *testing.T) {
 	}
 }
 
-// What stands before a message that has left by a life of its own is brought all the same.
+// Messages before one that has expired are copied anyway.
 func TestCopyWithoutTheNewestMessage(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
@@ -240,8 +240,8 @@ func gone(t *testing.T, c *natsconf.Conn, subject string) {
 	}
 }
 
-// If the store that is filled no longer tells how far it was filled, what is there already is compared, and
-// never stored twice.
+// If the new store no longer shows how far it was filled, existing messages are compared, and never stored
+// twice.
 func TestCopyWithoutAPlaceToGoOnFrom(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
@@ -267,7 +267,7 @@ func TestCopyRefusesADifference(t *testing.T) {
 	}
 }
 
-// A sealed stream takes nothing any more, and cannot be opened again.
+// A sealed stream accepts nothing any more, and cannot be unsealed.
 func TestSealIsForGood(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
@@ -304,8 +304,8 @@ func TestSealIsForGood(t *testing.T) {
 	p.equal(t, 160)
 }
 
-// How long a message lives follows from the store that it is read from, not from what this command was told
-// of it: an operator's shell does not have the service's settings.
+// The expiry of a message follows from the store that it is read from, not from this command's settings: an
+// operator's shell does not have the service's settings.
 func TestLivesAreTheStores(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
@@ -326,7 +326,7 @@ func TestLivesAreTheStores(t *testing.T) {
 	}
 }
 
-// Every stream of the topology is carried, but for those that hold hints alone.
+// Every stream of the topology is copied, except those that only hold hints.
 func TestEverythingIsCarried(t *testing.T) {
 	hints := map[string]bool{topology.StreamRetries: true}
 	carried := map[string]bool{}
@@ -341,9 +341,9 @@ func TestEverythingIsCarried(t *testing.T) {
 	}
 }
 
-// What a consumer of another stream had the server send into a stream keeps its own subject there. It is not
-// brought: stored again it would land in the stream that it came from. Nor does it keep anything else from
-// being brought.
+// A message that a consumer of another stream made the server send into a stream keeps its own subject there.
+// It is not copied: stored again it would land in the stream that it came from. It also does not keep
+// anything else from being copied.
 func TestWhatIsOnAnothersSubjectStays(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
@@ -381,8 +381,8 @@ func TestWhatIsOnAnothersSubjectStays(t *testing.T) {
 	}
 }
 
-// What is replaced in the store is destroyed in a copy of it too, with the next run, also if a run was cut
-// off behind it; a restore of what was read in between does the same. So a key that was destroyed opens
+// A message that is replaced in the store is destroyed in a copy of it too, with the next run, also if a run
+// was interrupted after it; a restore of what was read in between does the same. So a destroyed key opens
 // nothing there, either.
 func TestWhatIsReplacedIsDestroyedInTheCopy(t *testing.T) {
 	t.Parallel()

@@ -61,7 +61,7 @@ func TestFirstTryIsFree(t *testing.T) {
 	}
 }
 
-// Work for others goes on when its caller leaves, for as long as a caller that waits would have.
+// Work for others continues when its caller leaves, for as long as a waiting caller would have.
 func TestOutlasting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -39,9 +39,9 @@ func TestDeliveryStateFollowsFacts(t *testing.T) {
 	}
 }
 
-// Facts are read one after the other. A result that comes after it was looked for, and before the claim of
-// the next attempt is, is not missed: without it a delivery of which something was sent would look like one
-// of which nothing was.
+// Facts are read sequentially. A result that is stored after its read, and before the read of the next
+// attempt's claim, is not missed: without it a delivery of which something was sent would look like one of
+// which nothing was.
 func TestResultThatComesWhileFactsAreReadIsNotMissed(t *testing.T) {
 	looked := 0
 	attempts, err := facts.AttemptFacts{

@@ -8,7 +8,7 @@ import (
 )
 
 // A subject that is read is the subject that is written, so that no two of them are the same fact: the stream
-// takes one message for each subject, which is the fence of the one POST.
+// accepts one message for each subject, which is the fence of the one POST.
 func FuzzParseSubject(f *testing.F) {
 	const id = "abcdefghijklmnopqrstuvwxyz234567"
 	for _, s := range []string{

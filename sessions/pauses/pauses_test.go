@@ -95,7 +95,8 @@ func TestBadPauses(t *testing.T) {
 	}
 }
 
-// A pause does not last until the oldest callback that waits leaves the store, however many came before it.
+// A pause does not last until the oldest waiting callback leaves the store, however many pauses came before
+// it.
 func TestPauseFitsWhatIsLeft(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	s := newStore(t, natstest.Start(t), func() time.Time { return now })
@@ -121,8 +122,8 @@ func TestPauseFitsWhatIsLeft(t *testing.T) {
 	}
 }
 
-// A newer build's pause, of whatever shape, is neither ended nor written over: that build reads it. What
-// nobody has written is no newer build's.
+// A newer build's pause, of whatever shape, is neither ended nor overwritten: that build reads it. Garbage is
+// no newer build's.
 func TestNewerPausesAreLeft(t *testing.T) {
 	conn := natstest.Start(t)
 	s := newStore(t, conn, nil)
@@ -158,7 +159,7 @@ func TestNewerPausesAreLeft(t *testing.T) {
 	}
 }
 
-// Of many who change one host's pause at once each stores what it says, and a mirror ends with what stands.
+// Of many concurrent changes of one host's pause each stores its own, and a mirror ends with the stored one.
 func TestManyChangeOnePause(t *testing.T) {
 	conn := natstest.Start(t)
 	s := newStore(t, conn, nil)

@@ -7,8 +7,8 @@ import (
 	"verifyd/sessions/proof"
 )
 
-// A code that is read is of the alphabet, is read as itself, and has as many characters as were typed beside
-// spaces and hyphens.
+// A code that is read is of the alphabet, is read as itself, and has as many characters as were typed,
+// without spaces and hyphens.
 func FuzzParseCode(f *testing.F) {
 	for _, s := range []string{"K7M-2QX", "k7m 2qx", "oil-OIL", "K7M2Q", "K7M2QXY", "ＫK7M2QX", "ſK7M2Q",
 		"K7M2QU", ""} {

@@ -29,7 +29,7 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// Whatever is tried, in whatever order, what follows is a function of what stands: the right code among the
+// Whatever is tried, in any order, the result is a function of the stored state: the right code among the
 // first five confirms, and nothing else does.
 func TestTries(t *testing.T) {
 	t.Parallel()

@@ -51,8 +51,8 @@ func codecOf[R any](v versions, version func(*R) *int) codec {
 	}
 }
 
-// checkMembers checks that every member of what was accepted is known, in this very case, and there once:
-// it is among what was written, or says nothing.
+// checkMembers checks that every accepted member is known, in this very case, and occurs once: it is among
+// what was written, or has no meaning.
 func checkMembers(t *testing.T, data, written []byte) {
 	t.Helper()
 	var given, kept map[string]any
@@ -181,7 +181,7 @@ func FuzzResult(f *testing.F) {
 	})
 }
 
-// A retry that says nothing of since when it is due is refused: it would be due without end.
+// A retry without the time since which it is due is refused: it would be due forever.
 func FuzzRetry(f *testing.F) {
 	fuzzCodec(f, "retry")
 	f.Add([]byte(`{"v":1,"tries":1,"at":"2026-11-21T12:01:00Z"}`))

@@ -19,8 +19,8 @@ import (
 	"verifyd/sessions/facts"
 )
 
-// Sessions have keys of their own, many on a page; no page goes on for longer than natsconf keeps it, and
-// none is used of which nobody knows whether it is stored.
+// Sessions have keys of their own, many on a page; no page is used for longer than natsconf keeps it, and
+// none whose storage is uncertain.
 func TestSessionsTakeKeysFromPages(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)
@@ -63,15 +63,15 @@ func TestSessionsTakeKeysFromPages(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	k.making = &newPage{done: make(chan struct{})} // by somebody who is slow
+	k.making = &newPage{done: make(chan struct{})} // by a slow process
 	k.open.next = keysOfPage
 	if _, _, err := k.take(ctx); !errors.Is(err, natsconf.ErrUnavailable) {
 		t.Errorf("while another makes a page: %v", err)
 	}
 }
 
-// A page that was sent to a server that has vanished is given up for another one, long before the time of
-// those who wait for it is over: their time is for the next server.
+// A page that was sent to a server that has vanished is given up for another one, long before the waiting
+// callers' time is over: they need it for the next server.
 func TestPageThatNobodyAnsweredIsFollowedByAnother(t *testing.T) {
 	t.Parallel()
 	conn := natstest.ConnectTo(t, natstest.Bare(t, t.TempDir()))

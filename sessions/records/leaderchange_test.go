@@ -28,9 +28,8 @@ type written struct {
 	took  time.Duration
 }
 
-// The leader changes again and again, one is killed, and then so many servers that nobody can lead, while
-// many write facts in batches: what a caller was told is true, and a repeat of what nobody knew stores it
-// once.
+// The leader changes repeatedly, one is killed, and then so many servers that there can be no leader, while
+// many write facts in batches: every answer is true, and a repeat of an uncertain write stores it once.
 func TestWritesAcrossLeaderChanges(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped under -short: three servers, one of which is killed")
@@ -61,7 +60,7 @@ func TestWritesAcrossLeaderChanges(t *testing.T) {
 				all[c] = append(all[c], w)
 				if w.err != nil {
 					failed.Add(1)
-					<-time.After(50 * time.Millisecond) // nobody leads: as a caller that tries again later
+					<-time.After(50 * time.Millisecond) // no leader: as a caller that tries again later
 				}
 			}
 		})
@@ -134,7 +133,7 @@ func (w written) judge(t *testing.T, st *Writer, held map[string]string) {
 			t.Errorf("repeat of %s: %v", w.Subject, err)
 		}
 	}
-	if w.took > once.Tries*15*time.Second { // a try, its answer's time-out and the look at the leader
+	if w.took > once.Tries*15*time.Second { // a try, its timeout and the read from the leader
 		t.Errorf("%s took %s", w.Subject, w.took)
 	}
 }
@@ -154,7 +153,7 @@ func resultOf(err error) string {
 	}
 }
 
-// noncesOf reads who wrote each fact, once the servers can be read from.
+// noncesOf reads the writer of each fact, once the servers can be read from.
 func noncesOf(t *testing.T, conn *natsconf.Conn) (held map[string]string) {
 	t.Helper()
 	natstest.Await(t, "the facts can be read", func() bool {
@@ -180,7 +179,7 @@ func noncesOf(t *testing.T, conn *natsconf.Conn) (held map[string]string) {
 	return held
 }
 
-// batched reports whether a writer of the connection has made a batch of several messages.
+// batched reports whether a writer of the connection has published a batch of several messages.
 func batched(t *testing.T, conn *natsconf.Conn) bool {
 	t.Helper()
 	registry := prometheus.NewRegistry()

@@ -2,7 +2,7 @@ package records
 
 import "testing"
 
-// What a read panics with is its caller's to recover from, as if it had read by itself.
+// A panic of a read reaches its caller, as if it had read by itself.
 func TestBegunReadPanicsWhereItIsAwaited(t *testing.T) {
 	t.Parallel()
 	wait := Begin(func() (int, error) { panic("a fault") })

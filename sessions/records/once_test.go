@@ -15,13 +15,13 @@ import (
 	"verifyd/sessions/once"
 )
 
-// newWriter makes a writer that writes completions by another.
+// newWriter returns a writer that writes completions through another.
 func newWriter(conn *natsconf.Conn, completions *natsconf.Writer) *Writer {
 	return &Writer{Reader: NewReader(conn, secretbox.NewKey(), time.Now, nil, nil), Completions: completions}
 }
 
-// The answer to a write was lost, and the write is repeated: the repeat reads as a loss, and is known as
-// one's own by its nonce all the same.
+// The answer to a write was lost, and the write is repeated: the repeat looks like a conflict, and is
+// recognized as one's own by its nonce.
 func TestRepeatOfOnesOwnWriteIsAWin(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)
@@ -42,7 +42,7 @@ func TestRepeatOfOnesOwnWriteIsAWin(t *testing.T) {
 	}
 }
 
-// A writer that nobody serves never answers: the outcome is uncertain, whatever the caller does, until the
+// A writer that does not run never answers: the outcome is uncertain, whatever the caller does, until the
 // leader was read.
 func TestUnansweredWriteIsUncertain(t *testing.T) {
 	t.Parallel()
@@ -57,7 +57,7 @@ func TestUnansweredWriteIsUncertain(t *testing.T) {
 	if _, err := st.onceAs(ctx, w, "nonce"); !errors.Is(err, natsconf.ErrUncertain) {
 		t.Errorf("err = %v, want ErrUncertain", err)
 	}
-	// What was in the mailbox lands later, as it may in life; the repeat finds it.
+	// What was in the mailbox is stored later, as can happen; the repeat finds it.
 	natstest.Serve(t, idle)
 	if _, err := idle.Publish(t.Context(), &nats.Msg{Subject: "completion.after"}); err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"verifyd/sessions/facts"
 )
 
-// decoders read one record of each kind, of attempt 1 where it is about one.
+// decoders read one record of each kind, of attempt 1 if it is about one.
 var decoders = map[string]func(data []byte) (any, error){
 	"claim":   func(data []byte) (any, error) { return DecodeClaim("a", 1, data) },
 	"result":  func(data []byte) (any, error) { return DecodeResult("a", 1, data) },
@@ -86,7 +86,7 @@ var builds = map[string][]string{
 	"keys":    {`{"v":1,"keys":"AQID"}`},
 }
 
-// What is sealed of a session is the same to the byte as builds before have written it.
+// The sealed part of a session is the same to the byte as older builds have written it.
 func TestPersonalPartKeepsItsForm(t *testing.T) {
 	r := sessions.Request{
 		Account: "acc_a", Key: "key_k", Test: true, Policy: sessions.PolicyOnce,
@@ -129,8 +129,7 @@ func TestWhatBuildsHaveWrittenIsRead(t *testing.T) {
 	}
 }
 
-// What this build does not know it refuses, with a word on what it met, and it never passes for a record
-// without that.
+// This build refuses what it does not know, with a description, and never treats it as a record without it.
 func TestRecordsAreReadStrictly(t *testing.T) {
 	for kind, decode := range decoders {
 		last := builds[kind][len(builds[kind])-1]
@@ -158,9 +157,9 @@ func TestRecordsAreReadStrictly(t *testing.T) {
 	}
 }
 
-// FuzzFacts holds the decoders of claims and results to their promise: what they do not refuse is written
-// and read back the same, and what they refuse is a newer build's or unreadable, never nothing. An
-// unreadable claim counts as one under which something may have been sent.
+// FuzzFacts checks the decoders of claims and results: what they do not refuse is written and read back the
+// same, and what they refuse is a newer build's or unreadable, never nothing. An unreadable claim counts as
+// one under which something may have been sent.
 func FuzzFacts(f *testing.F) {
 	for _, kind := range []string{"claim", "result", "retry", "resend"} {
 		for _, data := range builds[kind] {

@@ -16,7 +16,7 @@ import (
 	"verifyd/sessions/store"
 )
 
-// binder is a store whose process may hold identities.
+// binder is a store whose process may bind identities.
 func (h fixture) binder(t *testing.T, key secretbox.Key) *store.Store {
 	t.Helper()
 	return store.New(store.Config{
@@ -60,7 +60,7 @@ func TestAnIdentityStandsForOneUser(t *testing.T) {
 	}
 }
 
-// A hold whose session was not verified is no hold, whatever ended it.
+// A binding whose session was not verified is void, whatever ended the session.
 func TestABindingLapsesWithItsSession(t *testing.T) {
 	for name, end := range map[string]func(*testing.T, fixture, sessions.ID){
 		"declined": func(t *testing.T, h fixture, id sessions.ID) {
@@ -119,7 +119,7 @@ func (h fixture) complete(t *testing.T, id sessions.ID, state sessions.State, re
 	}
 }
 
-// Of many users with one identity, at many edges at once, one wins.
+// Of many users with one identity, on many edges concurrently, one wins.
 func TestBindingRaces(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -146,7 +146,7 @@ func TestBindingRaces(t *testing.T) {
 	}
 }
 
-// The store tells neither who nor what, and forgets in time; another key's hashes are others.
+// The store reveals neither user nor identity, and forgets in time; another key yields other hashes.
 func TestBindingsAreHashesWithALifeOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -191,8 +191,8 @@ func TestRuleIsPartOfTheOutcome(t *testing.T) {
 	}
 }
 
-// Of an account's slots an identity takes one for each user, whoever comes first, and the same one again; one
-// whose session was not verified is free.
+// An identity takes one of an account's slots for each user, in order of arrival, and the same one again; a
+// slot whose session was not verified is free.
 func TestAnIdentityStandsForFewUsers(t *testing.T) {
 	t.Parallel()
 	h := start(t)

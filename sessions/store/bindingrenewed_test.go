@@ -9,8 +9,8 @@ import (
 	"verifyd/sessions/store"
 )
 
-// A user who was verified keeps the identity, however a later session of theirs ends: otherwise they could
-// lend it to others by declining in one window what they complete in another.
+// A verified user keeps the identity, however a later session of theirs ends: otherwise they could lend it to
+// others by declining in one window what they complete in another.
 func TestABindingOutlastsALaterSessionOfItsUser(t *testing.T) {
 	for name, lose := range map[string]func(*testing.T, fixture, sessions.ID){
 		"declined": func(t *testing.T, h fixture, id sessions.ID) {
@@ -50,7 +50,7 @@ func TestABindingOutlastsALaterSessionOfItsUser(t *testing.T) {
 	}
 }
 
-// However many sessions of its user end otherwise, a hold lapses with the last of them.
+// However many sessions of its user end without a verification, a binding lapses with the last of them.
 func TestABindingOfManyLapsedSessionsLapses(t *testing.T) {
 	t.Parallel()
 	h := start(t)

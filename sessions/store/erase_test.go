@@ -17,8 +17,7 @@ import (
 	"verifyd/sessions/store"
 )
 
-// anybody is the person of every session of the tests' account who has this name, and is known to identities
-// by it.
+// anybody is the person with this name in all sessions and bindings of the tests' account.
 func anybody(user string) erasure.Person {
 	return erasure.Person{
 		Account: request.Account, PlatformUserID: user,
@@ -26,8 +25,8 @@ func anybody(user string) erasure.Person {
 	}
 }
 
-// An identity that stood for somebody who is erased may stand for another; what stands for others goes on
-// standing. A session of the erased user is unknown, can never be completed again, and is in no list.
+// An identity that was bound to an erased user may be bound to another; bindings of others stay. A session of
+// the erased user is unknown, can never be completed again, and is in no list.
 func TestErase(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -90,7 +89,7 @@ func TestErase(t *testing.T) {
 	}
 }
 
-// A user who is erased is none of the users that an identity stands for any more.
+// An erased user is no longer one of the users of an identity.
 func TestErasedUserDoesNotCount(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -131,9 +130,8 @@ func TestErasedUserDoesNotCount(t *testing.T) {
 	}
 }
 
-// A list is put together from what a server gives that may be behind the store's leader, and so may hold the
-// record of somebody who is erased. Here it has given one before that is removed: no list that comes to it
-// shows it.
+// A list is composed of records from a server that may be behind the store's leader, and so may hold the
+// record of an erased user. Here it has returned one before it is removed: no list shows it.
 func TestListShowsNobodyWhoWasErasedMeanwhile(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -160,7 +158,7 @@ func TestListShowsNobodyWhoWasErasedMeanwhile(t *testing.T) {
 	h.clock.Advance(sessions.Lifetime + time.Second)
 	erase("an earlier one")
 	once := sync.OnceFunc(func() { erase("planted-user") })
-	// the time is asked for the newest session, when all records have been read
+	// the clock is read for the newest session, when all records have been read
 	st := newStoreAt(t, h, func() time.Time {
 		once()
 		return h.clock.Now()
@@ -171,8 +169,8 @@ func TestListShowsNobodyWhoWasErasedMeanwhile(t *testing.T) {
 	}
 }
 
-// What an erasure would find is what it then finds, and all that was stored until then, however shortly
-// before: servers that are behind the store's leader change neither.
+// A dry run reports what the erasure then finds, and the erasure finds everything that was stored until then:
+// servers that are behind the store's leader do not change that.
 func TestEraseCountsTheSameDry(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -181,7 +179,7 @@ func TestEraseCountsTheSameDry(t *testing.T) {
 	const users, canceled, expired = 12, 6, 3
 	for user := range users {
 		name := fmt.Sprint("user ", user)
-		// whose callbacks are due: they stay, and with them what stands for the user
+		// whose callbacks are due: they stay, and with them the user's bindings
 		failed := user % 2 * 3
 		bound := h.binding(t, name) // one that expires, too
 		bound.Identity = name
@@ -226,7 +224,7 @@ func TestEraseCountsTheSameDry(t *testing.T) {
 	}
 }
 
-// What is on its way to its receiver is not erased: the user's outcome would be lost.
+// A callback on its way to its receiver is not erased: the user's outcome would be lost.
 func TestEraseLeavesWhatIsDue(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -255,8 +253,8 @@ func TestEraseLeavesWhatIsDue(t *testing.T) {
 	}
 }
 
-// While one session of a user is open, an identity that stands for them elsewhere is erased with the
-// sessions that have ended there: when the open one is erased later, no record tells of it any more.
+// While one session of a user is open, an identity that is bound to them elsewhere is erased with the
+// sessions that have ended there: when the open one is erased later, no record names it any more.
 func TestEraseInOneGuildWhileAnotherIsOpen(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -294,8 +292,7 @@ func TestEraseInOneGuildWhileAnotherIsOpen(t *testing.T) {
 	}
 }
 
-// ageRecord takes a session's record away, as its age does, which ends up to ten minutes before that of the
-// outcome.
+// ageRecord removes a session's record, as its age does, up to ten minutes before the outcome's.
 func (h fixture) ageRecord(t *testing.T, id sessions.ID) {
 	t.Helper()
 	if err := h.conn.Purge(t.Context(), topology.BucketStream(topology.BucketSessions),
@@ -304,7 +301,7 @@ func (h fixture) ageRecord(t *testing.T, id sessions.ID) {
 	}
 }
 
-// A session whose record has aged out can be read while its outcome stands. It is erased like any other.
+// A session whose record has aged out can be read while its outcome is stored. It is erased like any other.
 func TestEraseFindsAnOutcomeWithoutItsRecord(t *testing.T) {
 	h := start(t)
 	st := h.binder(t, h.key)
@@ -346,7 +343,7 @@ func TestEraseFindsAnOutcomeWithoutItsRecord(t *testing.T) {
 	}
 }
 
-// An outcome that cannot be read may be the person's: where no record tells whose it is, nothing is erased.
+// An unreadable outcome may be the person's: if no record shows whose it is, nothing is erased.
 func TestEraseRefusesAnOutcomeThatCannotBeRead(t *testing.T) {
 	h := start(t)
 	strange, _ := h.create(t)

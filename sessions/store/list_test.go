@@ -121,7 +121,7 @@ func TestCursorStaysInItsAccount(t *testing.T) {
 	}
 }
 
-// A rare account's sessions are found behind many of others'.
+// The few sessions of an account are found after many of others.
 func TestListFindsWhatIsFarBack(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -210,7 +210,7 @@ func TestListFilters(t *testing.T) {
 	}
 }
 
-// Whoever has little time gets what was found until then, and can go on.
+// A caller with little time gets what was found until then, and can continue.
 func TestListEndsWithItsTime(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -220,7 +220,7 @@ func TestListEndsWithItsTime(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	looks := 0
-	h.store = newStoreAt(t, h, func() time.Time { // a pending session's expiry is looked at once for each
+	h.store = newStoreAt(t, h, func() time.Time { // a pending session's expiry is checked once for each
 		if looks++; looks == 12 {
 			cancel()
 		}
@@ -259,7 +259,7 @@ func TestBadCursors(t *testing.T) {
 	}
 }
 
-// A busy time behind a long quiet one is not read all at once, however far the windows have grown in the
+// A busy time before a long quiet one is not read all at once, however far the windows have grown in the
 // quiet one.
 func TestListReadsABusyTimeInParts(t *testing.T) {
 	t.Parallel()

@@ -72,7 +72,7 @@ func TestMetersOfAllProcessesAddUp(t *testing.T) {
 func TestCountsThatCannotBeStoredAreKept(t *testing.T) {
 	t.Parallel()
 	h := start(t)
-	writer := natsconf.NewSingleWriter(h.conn, topology.StreamUsage) // nobody serves it yet
+	writer := natsconf.NewSingleWriter(h.conn, topology.StreamUsage) // it does not run yet
 	m := stats.NewMeter(writer)
 	m.Count("acc_a", false, stats.CountStarted, midday)
 	gone, cancel := context.WithCancel(t.Context())

@@ -23,8 +23,8 @@ import (
 
 var versionMember = regexp.MustCompile(`"v":\d+`)
 
-// renew rewrites what stands on a subject as a build of the future would have written it, in a store that
-// lets it: another one, for a write-once stream.
+// renew rewrites the message on a subject as a build of the future would have written it, in a store that
+// allows it: another one, for a write-once stream.
 func (h fixture) renew(t *testing.T, to *natsconf.Conn, stream, subject string) {
 	t.Helper()
 	m, err := h.conn.Last(t.Context(), stream, subject)
@@ -51,8 +51,8 @@ func (h fixture) subject(t *testing.T, stream, filter string) string {
 }
 
 // While a newer build is rolled out, two builds read the same store. What the newer one has written, the
-// older one refuses with a word on what to do, or passes over where nothing depends on it. It never misreads
-// it, writes over it, or sends on the strength of it.
+// older one refuses with what to do, or skips if nothing depends on it. It never misreads it, overwrites it,
+// or sends because of it.
 func TestNewerRecordsAreNotMisread(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -110,7 +110,7 @@ func TestNewerRecordsAreNotMisread(t *testing.T) {
 			t.Errorf("%s: %v", subject, err)
 		}
 	}
-	// who cannot read them does not send: package dispatcher goes by these
+	// a process that cannot read them does not send: package dispatcher uses these
 	for _, subject := range []string{claim, result} {
 		if _, err := newer[subject].Attempts(t.Context(), other.ID); !errors.Is(err, natsconf.ErrNewer) {
 			t.Errorf("attempts with %s: %v", subject, err)
@@ -150,8 +150,8 @@ func TestNewerRecordsAreNotMisread(t *testing.T) {
 	}
 }
 
-// A newer build may write other shapes, not only other numbers: what has its version is still that build's,
-// and not what nobody has written.
+// A newer build may write other shapes, not only other numbers: a message with its version still belongs to
+// that build, and is not garbage.
 func TestNewerShapesAreNotMisread(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -194,8 +194,8 @@ func TestNewerShapesAreNotMisread(t *testing.T) {
 	}
 }
 
-// The same for what is no session's: identity bindings and reservations are refused; a sign-in lease is a
-// convenience, and excludes nobody.
+// The same for records that belong to no session: identity bindings and reservations are refused; a sign-in
+// lease is a convenience, and excludes nobody.
 func TestNewerBindingsAndReservations(t *testing.T) {
 	t.Parallel()
 	h := start(t)

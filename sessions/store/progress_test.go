@@ -19,7 +19,7 @@ import (
 	"verifyd/sessions/store"
 )
 
-// coded starts a session that asks for a code, in which a browser has signed in, and returns the code.
+// coded starts a session that requires a code, in which a browser has signed in, and returns the code.
 func (h fixture) coded(t *testing.T) (sessions.Session, string) {
 	t.Helper()
 	s := h.asking(t, proof.Code)
@@ -50,7 +50,7 @@ func (h fixture) view(t *testing.T, id sessions.ID) facts.View {
 	return v
 }
 
-// A session keeps its level, and is verified by what reaches it alone, whoever completes it.
+// A session keeps its level, and is verified only by what reaches it, whichever process completes it.
 func TestVerifiedNeedsTheLevel(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -68,7 +68,7 @@ func TestVerifiedNeedsTheLevel(t *testing.T) {
 				want = sessions.Verified
 			}
 			stored := reached.Or(proof.Link)
-			if asked == proof.Link { // of such a session it goes without saying, and is not stored
+			if asked == proof.Link { // such a session has it implicitly, and it is not stored
 				stored = proof.Link
 			}
 			if v.Level != asked || v.State != want || err == nil && v.Reached != stored {
@@ -78,8 +78,8 @@ func TestVerifiedNeedsTheLevel(t *testing.T) {
 	}
 }
 
-// A build that knows no levels refuses a session that asks for more than a link, and its outcome; it reads
-// all others.
+// A build without levels refuses a session that requires more than a link, and its outcome; it reads all
+// others.
 func TestOlderBuildsLeaveSessionsWithALevel(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -104,8 +104,8 @@ func TestOlderBuildsLeaveSessionsWithALevel(t *testing.T) {
 	}
 }
 
-// A build that knows no references and locales refuses a session that has one, and its outcome: it would take
-// the sealed part for damaged. What both say is sealed, whatever the operator has set for others.
+// A build without references and locales refuses a session that has one, and its outcome: it would consider
+// the sealed part damaged. Both are sealed, whatever the operator has set for others.
 func TestOlderBuildsLeaveSessionsWithAReference(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -185,8 +185,8 @@ func other(code string) string {
 	return "A" + code[1:]
 }
 
-// Guesses that come at once count as if one came after the other: five are judged, then the session fails,
-// and the code is worth nothing any more.
+// Concurrent guesses count like sequential ones: five are judged, then the session fails, and the code is
+// void.
 func TestGuessesAtOnce(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -276,13 +276,13 @@ func TestLateConfirmation(t *testing.T) {
 	}
 }
 
-// A process that ends after a try was stored, and before what follows from it, loses nothing: the same code
-// again goes on from there, whatever else was tried since.
+// A process that ends after a try was stored, and before its consequences, loses nothing: the same code
+// continues from there, whatever else was tried since.
 func TestStoredTryIsNotLost(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	s, code := h.coded(t)
-	deaf := store.New(store.Config{ // nobody stores its outcomes
+	deaf := store.New(store.Config{ // its outcomes are not stored
 		Conn: h.conn, Key: h.key, Now: h.clock.Now,
 		Pending:     natstest.Writer(t, h.conn, topology.BucketStream(topology.BucketSessions)),
 		Completions: natsconf.NewWriter(h.conn, topology.StreamCompletions),

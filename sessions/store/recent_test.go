@@ -11,8 +11,8 @@ import (
 	"verifyd/sessions/records"
 )
 
-// A session's record is read once by each process: what is read again is the same, for its own account, and
-// without a look at the store.
+// A session's record is read once by each process: another read returns the same, for its own account, and
+// without a read of the store.
 func TestRecordsAreReadOnce(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -35,14 +35,15 @@ func TestRecordsAreReadOnce(t *testing.T) {
 	if _, err := newStore(t, h).ReadPending(t.Context(), token); !errors.Is(err, sessions.ErrNotFound) {
 		t.Errorf("read by another process: %v", err)
 	}
-	// From when on a clock that is ahead may say that it can be erased, what was read is not enough.
+	// From the instant at which a clock that is ahead may allow its erasure, the cached record is not enough.
 	h.clock.Advance(sessions.Lifetime - records.ClockSkew)
 	if _, err := h.store.ReadPending(t.Context(), token); !errors.Is(err, sessions.ErrNotFound) {
 		t.Errorf("read shortly before its end: %v", err)
 	}
 }
 
-// Who has read a session does not show it once its user is erased by somebody whose clock is ahead.
+// A process that has read a session does not show it once its user is erased by a process whose clock is
+// ahead.
 func TestReadSessionsCanBeErased(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -71,8 +72,8 @@ func TestReadSessionsCanBeErased(t *testing.T) {
 	}
 }
 
-// removeRecord has the store say that there is no record of a session, as nothing of the service does within
-// its lifetime.
+// removeRecord makes the store report that there is no record of a session, which nothing in the service does
+// within its lifetime.
 func (h fixture) removeRecord(t *testing.T, s sessions.Session) {
 	t.Helper()
 	if _, err := h.conn.JS.PublishMsg(t.Context(), &nats.Msg{

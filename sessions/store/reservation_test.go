@@ -56,7 +56,7 @@ func TestReservationLeadsToOneSession(t *testing.T) {
 	}
 }
 
-// An owner that dies before its session is made, and one that dies after it, and one that was only slow.
+// An owner that dies before its session is created, one that dies after it, and one that was only slow.
 func TestReservationOfAVanishedOwner(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -119,7 +119,7 @@ func TestReleasedReservationBeginsAnew(t *testing.T) {
 		t.Errorf("a look: %v", err)
 	}
 	other := keyed("k")
-	other.Fingerprint[0]++ // nothing stands for the first request, so the key may stand for another
+	other.Fingerprint[0]++ // nothing is stored for the first request, so the key may be used for another
 	next, err := h.store.Reserve(t.Context(), other, true)
 	if err != nil || next.Session != nil || next.Token == reservation.Token {
 		t.Errorf("next = %+v, %v", next, err)
@@ -176,8 +176,8 @@ func TestStoredReservationHoldsNeitherTokenNorKey(t *testing.T) {
 	}
 }
 
-// An owner who has taken a reservation over and returns up leaves the reservation with its token: the owner
-// before, who was only slow, may make the session yet, and one key leads to one session.
+// An owner that has taken over a reservation and gives up leaves the reservation with its token: the previous
+// owner, which was only slow, may still create the session, and one key leads to one session.
 func TestReservationThatWasTakenOverIsNotReleased(t *testing.T) {
 	t.Parallel()
 	h := start(t)

@@ -18,8 +18,8 @@ import (
 	"verifyd/sessions/store"
 )
 
-// A schedule whose time comes while the store is full is forgotten by JetStream, which goes on without it
-// when there is room again. It is found to be overdue, and stored anew it comes.
+// A schedule that is due while the store is full is forgotten by JetStream, which continues without it when
+// there is space again. It is found to be overdue, stored again, and then delivered.
 func TestOverdueScheduleComesWhenStoredAnew(t *testing.T) {
 	t.Parallel()
 	e, err := embedded.Open(embedded.Options{
@@ -49,7 +49,7 @@ func TestOverdueScheduleComesWhenStoredAnew(t *testing.T) {
 		}
 	}
 	r := facts.Retry{Session: "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", Tries: 3, Since: time.Now().UTC()}
-	// a machine too busy to fill the store before that time gets more of it
+	// a machine that is too busy to fill the store before that time gets more time
 	for ahead := 2 * time.Second; !time.Now().Before(r.At); ahead *= 2 {
 		empty()
 		r.At = time.Now().Add(ahead)
@@ -89,7 +89,7 @@ func TestOverdueScheduleComesWhenStoredAnew(t *testing.T) {
 	}
 }
 
-// fill stores events until no room is left, not even for ten bytes.
+// fill stores events until no space is left, not even for ten bytes.
 func fill(t *testing.T, conn *natsconf.Conn) {
 	t.Helper()
 	for _, size := range []int{32 << 10, 10} {

@@ -17,8 +17,8 @@ import (
 	"verifyd/sessions/facts"
 )
 
-// What is tried later comes at its time, neither early nor never, while the leader of the schedules changes
-// again and again, and when it is killed and the instants fall into the time without one.
+// Scheduled tries arrive on time, neither early nor never, while the leader of the schedules changes
+// repeatedly, and when it is killed and their instants are in the time without one.
 func TestSchedulesAcrossLeaderChanges(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped under -short: three servers, one of which is killed")
@@ -34,7 +34,7 @@ func TestSchedulesAcrossLeaderChanges(t *testing.T) {
 	})
 	due := map[sessions.ID]time.Time{}
 	var mu sync.Mutex
-	schedule := func(from, to int) { // from in a second on, one after the other
+	schedule := func(from, to int) { // from a second from now on, in order
 		begun := time.Now()
 		first := begun.Add(time.Second)
 		var all sync.WaitGroup
@@ -95,7 +95,7 @@ func TestSchedulesAcrossLeaderChanges(t *testing.T) {
 			none++
 		}
 	}
-	// The server takes a schedule away after what it has sent is stored.
+	// The server removes a schedule after its message is stored.
 	natstest.Await(t, "an empty backlog after all have come", func() bool {
 		b, err := st.Backlog(t.Context())
 		return err == nil && b.Scheduled == 0
@@ -114,10 +114,10 @@ func TestSchedulesAcrossLeaderChanges(t *testing.T) {
 // arrival is a retry that has come due.
 type arrival struct {
 	id     sessions.ID
-	stored time.Time // when the server put it where dispatchers take it
+	stored time.Time // when the server stored it for dispatchers
 }
 
-// gatherDue takes what comes due, as a dispatcher does, until the test ends.
+// gatherDue takes due messages, as a dispatcher does, until the test ends.
 func gatherDue(t *testing.T, conn *natsconf.Conn, st *Store) <-chan arrival {
 	t.Helper()
 	consumer, err := conn.JS.Consumer(t.Context(), topology.StreamRetries, topology.ConsumerRetries)

@@ -34,8 +34,7 @@ import (
 var raftWait = flag.Bool("raft-wait", false,
 	"wait until the raft logs of three servers have let go of a destroyed key: some three minutes")
 
-// planted are the strings of one user, each of which must be nowhere. What the receiver says names the user
-// too.
+// planted are the strings of one user, none of which may be found. The receiver's answer names the user too.
 var planted = []string{"MARKER_platform", "MARKER_user", "MARKER_guild", "MARKER_callback", "marker-host"}
 
 var plantedRequest, otherRequest = sessions.Request{
@@ -75,7 +74,7 @@ func (r *sealedRig) store(t *testing.T, c Config) *Store {
 	return New(c)
 }
 
-// deliver takes a session all the way.
+// deliver completes and delivers a session.
 func (r *sealedRig) deliver(t *testing.T, st *Store, req sessions.Request) sessions.Session {
 	t.Helper()
 	s, _, err := st.Create(t.Context(), req)
@@ -105,7 +104,7 @@ func (r *sealedRig) deliver(t *testing.T, st *Store, req sessions.Request) sessi
 	return s
 }
 
-// read returns the streams that hold one of some texts in a message that is there to be read.
+// read returns the streams that hold one of some texts in a readable message.
 func (r *sealedRig) read(t *testing.T, texts ...string) (streams []string) {
 	t.Helper()
 	for _, s := range topology.New(topology.Options{}).Streams {
@@ -140,7 +139,7 @@ func (r *sealedRig) files(t *testing.T, texts ...string) (files []string) {
 			return err
 		}
 		b, err := os.ReadFile(path)
-		if errors.Is(err, fs.ErrNotExist) { // a server writes files anew
+		if errors.Is(err, fs.ErrNotExist) { // a server rewrites files
 			return nil
 		}
 		if slices.ContainsFunc(texts, func(text string) bool { return bytes.Contains(b, []byte(text)) }) {
@@ -154,8 +153,7 @@ func (r *sealedRig) files(t *testing.T, texts ...string) (files []string) {
 	return files
 }
 
-// page returns some bytes of the page on which a session's key is, as they are stored: enough to know them
-// again.
+// page returns some stored bytes of the page with a session's key: enough to recognize it.
 func (r *sealedRig) page(t *testing.T, s sessions.Session) string {
 	t.Helper()
 	m, err := r.conn.Last(t.Context(), topology.StreamSessionKeys, records.PageSubject(s.SealedUnder.Page))
@@ -172,8 +170,8 @@ func plantedPerson(s sessions.Session) erasure.Person {
 	}
 }
 
-// erases erases a user, of whom nothing is to be found then but in the files that are given back: those that
-// hold the key's page as it was, by which bytes of it they are known.
+// erases erases a user, of whom nothing must be found then except in the returned files: those that hold the
+// old page of the key, recognized by its bytes.
 func (r *sealedRig) erases(t *testing.T) (left []string, destroyed string) {
 	t.Helper()
 	gone := r.deliver(t, r.st, plantedRequest)
@@ -205,7 +203,7 @@ func (r *sealedRig) erases(t *testing.T) (left []string, destroyed string) {
 			t.Fatalf("dry %t: %+v, %v", dry, e, err)
 		}
 	}
-	for _, st := range []*Store{r.st, r.store(t, Config{})} { // one remembers the key's page
+	for _, st := range []*Store{r.st, r.store(t, Config{})} { // one has the key's page in memory
 		if _, err := st.Read(t.Context(), gone.ID); !errors.Is(err, sessions.ErrNotFound) {
 			t.Errorf("read: %v", err)
 		}
@@ -231,8 +229,8 @@ func (r *sealedRig) erases(t *testing.T) (left []string, destroyed string) {
 	return r.files(t, before), before
 }
 
-// After an erasure no file of the store holds anything of the user, nor the key that would open what is left
-// of their sessions.
+// After an erasure no file of the store holds anything of the user, nor the key that would unseal what is
+// left of their sessions.
 func TestErasedUserIsInNoFile(t *testing.T) {
 	natstest.NeedsEmbedded(t, "it reads the server's files; the next test does on three")
 	t.Parallel()
@@ -270,7 +268,7 @@ func TestErasedUserIsInNoFileOfThreeServers(t *testing.T) {
 	}
 }
 
-// An erasure that was cut off is ended by the next one, whoever is erased then: nothing else leads to such a
+// An interrupted erasure is completed by the next one, whoever is erased then: nothing else leads to such a
 // session.
 func TestErasureThatWasCutOffIsEnded(t *testing.T) {
 	natstest.NeedsEmbedded(t, "it reads the server's files")
@@ -312,7 +310,7 @@ func TestErasureThatWasCutOffIsEnded(t *testing.T) {
 	}
 }
 
-// note stores that nothing of a session is to be read, as an erasure does.
+// note stores that a session must not be read, as an erasure does.
 func (r *sealedRig) note(t *testing.T, id sessions.ID, note records.ErasedRecord) error {
 	t.Helper()
 	note.Version, note.At = 1, r.st.Instant()
@@ -324,7 +322,7 @@ func (r *sealedRig) note(t *testing.T, id sessions.ID, note records.ErasedRecord
 		&nats.Msg{Subject: records.ErasedSubject(id), Data: data})
 }
 
-// storeWithout stores a page without a key, beside what was there.
+// storeWithout stores a page without a key, in addition to the old one.
 func (r *sealedRig) storeWithout(t *testing.T, ref sessions.KeyRef) error {
 	t.Helper()
 	box := r.key.Box("session-keys")
@@ -354,8 +352,8 @@ func (r *sealedRig) storeWithout(t *testing.T, ref sessions.KeyRef) error {
 	return err
 }
 
-// A session of a build before, and one that this build stores so that such builds can read it, is read,
-// completed and erased; its words stay in clear text until their age, and the erasure says until when.
+// A session of an older build, and one that this build stores so that such builds can read it, is read,
+// completed and erased; its texts stay in plaintext until they age out, and the erasure reports until when.
 func TestPlainSessionsAreReadAndErased(t *testing.T) {
 	t.Parallel()
 	r := newSealedRig(t, natstest.Start(t), "")
@@ -398,9 +396,8 @@ func TestPlainSessionsAreReadAndErased(t *testing.T) {
 	}
 }
 
-// A page that is lost is damage, not an erasure: nothing passes for not being there. How a session ended is
-// read without whom it is about; one that has not ended is closed, and nobody is accused of having planted
-// anything.
+// A lost page is damage, not an erasure: its sessions are not reported as unknown. The end of a session is
+// read without its user; a session that has not ended is closed, and none is reported as planted.
 func TestLostKeyIsNoErasure(t *testing.T) {
 	t.Parallel()
 	r := newSealedRig(t, natstest.Start(t), "")
@@ -460,9 +457,9 @@ func TestLostKeyIsNoErasure(t *testing.T) {
 	}
 }
 
-// What an idempotency key leads to is told from another request by a keyed hash, in which nobody can look
-// for a user by trying. Builds that store the hash alone and this one read each other's, while such builds
-// run beside.
+// The request of an idempotency key is recognized by a keyed hash, against which guesses of a user cannot be
+// tested. Builds that store only the hash and this one read each other's records, while such builds run
+// concurrently.
 func TestIdempotencyTellsNothingOfTheRequest(t *testing.T) {
 	t.Parallel()
 	r := newSealedRig(t, natstest.Start(t), "")

@@ -18,8 +18,8 @@ import (
 	"verifyd/sessions/store"
 )
 
-// The sessions of the account that is searched, and of others beside it; a million in all is two minutes
-// and a gigabyte:
+// The sessions of the account that is searched, and of others; a million in total takes two minutes and a
+// gigabyte:
 //
 //	go test ./sessions/store -run '^$' -bench Search -benchtime 20x -args -sessions 100000 -others 900000
 var (
@@ -27,9 +27,8 @@ var (
 	benchOthers   = flag.Int("others", 0, "sessions of other accounts beside them")
 )
 
-// BenchmarkSearch measures what somebody waits for who looks for sessions: the first time, when nothing
-// of the account is in memory, and from then on. p50-ms is the median, cpu-ms/op what the process used, the
-// server included.
+// BenchmarkSearch measures how long a search for sessions takes: the first time, when nothing of the account
+// is in memory, and from then on. p50-ms is the median, cpu-ms/op what the process used, the server included.
 func BenchmarkSearch(b *testing.B) {
 	conn, key := natstest.Start(b), secretbox.NewKey()
 	open := func() *store.Store {
@@ -113,8 +112,8 @@ func BenchmarkSearch(b *testing.B) {
 	b.Run("kept", func(b *testing.B) { benchmarkKept(b, open(), queries) })
 }
 
-// benchmarkKept measures the first searches of a process that keeps what they look through, and what it costs
-// to come there: the time, the processor's time and the memory of a session.
+// benchmarkKept measures the first searches of a process that has read ahead, and the cost of that: the time,
+// the processor time and the memory of a session.
 func benchmarkKept(b *testing.B, st *store.Store, queries map[string]lists.Query) {
 	if *benchSessions < 10_000 {
 		b.Skip("a small account is not kept")
@@ -157,7 +156,7 @@ func heapInUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// processorTime is what the process, its server included, has used.
+// processorTime returns what the process, its server included, has used.
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage
@@ -167,7 +166,7 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// search reads one page, as somebody would who presses the button once.
+// search reads one page, as a user does with one press of the button.
 func search(b *testing.B, st *store.Store, q lists.Query) {
 	b.Helper()
 	p, err := st.List(b.Context(), q)

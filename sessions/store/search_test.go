@@ -26,8 +26,8 @@ func (h fixture) createAs(t *testing.T, user, group string) sessions.Session {
 	return s
 }
 
-// While sessions are started and completed, the pages of a search give each that was there when it began
-// once, and none that came later.
+// While sessions are started and completed, the pages of a search have each session that existed when it
+// began once, and no later one.
 func TestSearchPagesStandWhileSessionsCome(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -59,7 +59,7 @@ func TestSearchPagesStandWhileSessionsCome(t *testing.T) {
 		if _, err := h.store.Complete(t.Context(), s, verified); err != nil {
 			t.Fatal(err)
 		}
-		if page%5 == 0 { // somebody else looks at the newest
+		if page%5 == 0 { // another user reads the newest
 			if _, err := h.store.List(t.Context(),
 				lists.Query{Account: request.Account, Limit: 3}); err != nil {
 				t.Fatal(err)
@@ -71,8 +71,8 @@ func TestSearchPagesStandWhileSessionsCome(t *testing.T) {
 	}
 }
 
-// What is held in memory is no answer: outcomes that came since are seen, as are erased users, and
-// sessions of another process.
+// A search does not rely on memory: new outcomes are seen, as are erased users, and sessions of another
+// process.
 func TestSearchSeesWhatCameSince(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -112,7 +112,7 @@ func TestSearchSeesWhatCameSince(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	h.clock.Advance(sessions.Lifetime + time.Second) // until then it is open to whoever erases
+	h.clock.Advance(sessions.Lifetime + time.Second) // until then an erasure considers it open
 	if e, err := other.Erase(t.Context(), anybody("gone"), false); err != nil || e.Sessions != 1 {
 		t.Fatalf("erased %+v, %v", e, err)
 	}
@@ -140,7 +140,7 @@ func TestSearchSeesWhatCameSince(t *testing.T) {
 	}
 }
 
-// A session that is named is looked up, whatever else the store holds, and only in its own account.
+// A named session is looked up directly, whatever else the store holds, and only in its own account.
 func TestNamedSessionsAreLookedUp(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -174,7 +174,7 @@ func TestNamedSessionsAreLookedUp(t *testing.T) {
 	}
 }
 
-// A search that has no time to end says how far it has come, and goes on from there to the same sessions.
+// A search that runs out of time returns how far it has come, and continues from there to the same sessions.
 func TestSearchEndsWithItsTimeAndGoesOn(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -193,7 +193,7 @@ func TestSearchEndsWithItsTimeAndGoesOn(t *testing.T) {
 		t.Fatalf("%d sessions", len(want))
 	}
 	h.store = newStore(t, h)
-	// the time is asked for each session that is put on the page
+	// the clock is read for each session on the page
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	looks := 0

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(natstest.Budget(m, 60*time.Second))
 }
 
-// clock is a time that the test moves.
+// clock is a clock that the test advances.
 type clock struct{ offset atomic.Int64 }
 
 func (c *clock) Now() time.Time          { return time.Now().Add(time.Duration(c.offset.Load())) }
@@ -136,7 +136,7 @@ func TestStoredRecordsHoldNeitherTokenNorCallback(t *testing.T) {
 	}
 }
 
-// Two tabs, two edges and retries race: one completion stands, and all are told which.
+// Two tabs, two edges and retries race: one completion is stored, and all learn which.
 func TestOneCompletionWins(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -185,7 +185,7 @@ func TestExpiryInstantDecides(t *testing.T) {
 	if _, err := h.store.Complete(t.Context(), done, verified); err != nil {
 		t.Fatal(err)
 	}
-	h.clock.Advance(sessions.Lifetime + time.Millisecond) // the record is still there, and does not count
+	h.clock.Advance(sessions.Lifetime + time.Millisecond) // the record still exists, and does not count
 	if _, err := h.store.Complete(t.Context(), s, verified); !errors.Is(err, sessions.ErrExpired) {
 		t.Errorf("completing an expired session: %v", err)
 	}
@@ -200,7 +200,8 @@ func TestExpiryInstantDecides(t *testing.T) {
 	}
 }
 
-// What was just read is completed without another read of the record, which may even be gone by then.
+// A session that was just read is completed without another read of the record, which may even be gone by
+// then.
 func TestASessionThatWasReadIsCompleted(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -456,8 +457,8 @@ func TestReadOutcomeIsReadWithoutTheDelivery(t *testing.T) {
 	}
 }
 
-// A session is looked for below the account that its token leads to, since below every account that costs
-// once for each. Tokens of older builds lead nowhere, and their sessions are found all the same.
+// A session is looked up below the account of its token, since looking below every account costs once for
+// each. Tokens of older builds have no account, and their sessions are found anyway.
 func TestTokenSparesALookUpForEachAccount(t *testing.T) {
 	t.Parallel()
 	natstest.NeedsEmbedded(t, "what is asked for, which direct reads show in their subject")

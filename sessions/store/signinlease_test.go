@@ -14,8 +14,8 @@ import (
 	"verifyd/sessions/store"
 )
 
-// One browser holds the lease of a session, on whatever edge it asks; another gets it when the first gave up
-// or its time is over.
+// One browser holds the lease of a session, on any edge; another gets it when the first gave up or its time
+// is over.
 func TestSignInLease(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -39,7 +39,7 @@ func TestSignInLease(t *testing.T) {
 	}
 	h.clock.Advance(sessions.LeaseDuration - time.Second)
 	take(other, "b", store.ErrLeaseHeld)
-	take(other, "a", nil) // another press of its own, from which time counts anew
+	take(other, "a", nil) // another press of its own, which restarts the time
 	h.clock.Advance(sessions.LeaseDuration - time.Second)
 	take(h.store, "b", store.ErrLeaseHeld)
 	h.clock.Advance(2 * time.Second)
@@ -67,7 +67,7 @@ func TestSignInLease(t *testing.T) {
 	}
 }
 
-// Twenty browsers press at once on two edges: one gets the lease, and every other is told which.
+// Twenty browsers press at once on two edges: one gets the lease, and every other learns which.
 func TestSignInLeaseRace(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -99,7 +99,7 @@ func TestSignInLeaseRace(t *testing.T) {
 	}
 }
 
-// A lease goes with its session; it is no session, and no list shows it.
+// A lease is removed with its session; it is no session, and no list shows it.
 func TestSignInLeaseIsNoSession(t *testing.T) {
 	t.Parallel()
 	h := start(t)

@@ -49,7 +49,7 @@ func (h fixture) settle(t *testing.T, id sessions.ID, n int, v facts.Verdict, at
 	}
 }
 
-// said writes a timeline as one word per entry.
+// said formats a timeline as one word per entry.
 func kindsOf(entries []timeline.Entry) (words []string) {
 	for _, e := range entries {
 		switch e.Kind {
@@ -68,7 +68,7 @@ func kindsOf(entries []timeline.Entry) (words []string) {
 	return words
 }
 
-// timeline reads a timeline once it has as many events as were emitted: nobody acknowledges them.
+// timeline reads a timeline once it has as many events as were emitted: they are not acknowledged.
 func (h fixture) timeline(t *testing.T, id sessions.ID, events int) (facts.View, []timeline.Entry) {
 	t.Helper()
 	if err := h.conn.NC.FlushTimeout(natstest.TestTimeout); err != nil {
@@ -93,8 +93,8 @@ func (h fixture) timeline(t *testing.T, id sessions.ID, events int) (facts.View,
 	}
 }
 
-// Everything about one session stands in one order, an effect never before its cause, whatever the machines'
-// clocks said.
+// Everything about one session is in one order, an effect never before its cause, whatever the machines'
+// clocks were.
 func TestTimelineMergesFactsAndEvents(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -161,7 +161,8 @@ func TestTimelineMergesFactsAndEvents(t *testing.T) {
 	}
 }
 
-// Why the last try sent nothing is stored sealed under the session's key, and is read back in words.
+// The reason why the last try sent nothing is stored sealed under the session's key, and is read back as
+// text.
 func TestLastNotSent(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -200,7 +201,7 @@ func TestTimelineOfSessionsThatNobodyCompleted(t *testing.T) {
 	}
 }
 
-// sids lists a look's sessions.
+// sids lists the sessions of a reading.
 func sids(d lists.Deliveries) (ids []sessions.ID) {
 	for _, v := range d.Views {
 		ids = append(ids, v.ID)
@@ -264,8 +265,8 @@ func TestDeliveriesAreFoundNewestFirst(t *testing.T) {
 	}
 }
 
-// A look goes over as many pages as it takes, joins what lies on two of them, and leaves nothing behind on
-// the server.
+// A reading takes as many pages as needed, joins what is on two of them, and leaves nothing behind on the
+// server.
 func TestDeliveriesOverSeveralPages(t *testing.T) {
 	t.Parallel()
 	h := start(t)

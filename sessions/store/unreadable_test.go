@@ -23,8 +23,7 @@ import (
 	"verifyd/sessions/timeline"
 )
 
-// garbage is what may stand in a fact's place that no build has written: text, a JSON object, and other
-// JSON.
+// garbage is what may be in a fact's place that no build has written: text, a JSON object, and other JSON.
 var garbage = map[string]string{
 	"text": "planted", "nothing": "",
 	"an object": `{"type":"io.nats.jetstream.api.v1.account_info_response","memory":0}`, "a list": `[1,2]`,
@@ -33,7 +32,7 @@ var garbage = map[string]string{
 		`"settle_after":"2026-11-21T12:00:20Z","sent":true}`,
 }
 
-// plant has a server's answer stored on a subject, as whoever may ask the server for anything can.
+// plant stores a server's answer on a subject, as a client with access to the server can.
 func (h fixture) plant(t *testing.T, subject string) {
 	t.Helper()
 	if err := h.conn.NC.PublishRequest("$JS.API.INFO", subject, nil); err != nil {
@@ -106,8 +105,8 @@ func watching(t *testing.T) (fixture, *reported) {
 	return h, w
 }
 
-// A session whose completion was taken by something that nobody can read has ended without an outcome, from
-// that moment on: it is shown so, nobody completes it, and nothing is sent.
+// A session with an unreadable message in place of its completion has ended without an outcome, from that
+// moment on: it is shown so, cannot be completed, and nothing is sent.
 func TestUnreadableCompletionEndsTheSession(t *testing.T) {
 	h, told := watching(t)
 	for name, data := range garbage {
@@ -200,7 +199,7 @@ func TestUnreadableClaimAndResultAreUnknown(t *testing.T) {
 			facts.ErrClaimed) {
 			t.Errorf("%s: somebody may send: %v", name, err)
 		}
-		// A person may send again, as with anything that is unknown.
+		// A person may send again, as with any unknown attempt.
 		if r, err := h.store.Resend(t.Context(), id, "operator"); err != nil || r.Number != 2 {
 			t.Errorf("%s: resend: %+v, %v", name, r, err)
 		}
@@ -214,7 +213,7 @@ func TestUnreadableClaimAndResultAreUnknown(t *testing.T) {
 	}
 }
 
-// What no session can have on its subjects is nobody's, and stands in nobody's way.
+// Messages that no session can have on its subjects are ignored, and block nothing.
 func TestFactsOfNobody(t *testing.T) {
 	h, told := watching(t)
 	s, token := h.create(t)
@@ -238,7 +237,7 @@ func TestFactsOfNobody(t *testing.T) {
 	for _, subject := range []string{
 		"claim.y.1", "claim." + id + ".0", "claim." + id + ".01", "claim." + string(token) + ".1",
 	} {
-		h.put(t, subject, string(claim.Data)) // it can be read, were it anybody's
+		h.put(t, subject, string(claim.Data)) // it could be read, if it belonged to a session
 	}
 	if v, err := h.store.Read(t.Context(), c.ID); err != nil || v.Delivery.State != facts.DeliveryDue {
 		t.Errorf("read: %+v, %v", v.Delivery, err)
@@ -287,7 +286,7 @@ func TestUnreadableResendIsNobodysWish(t *testing.T) {
 	}
 }
 
-// A hint that cannot be read hides no other one, and is found as one that is overdue.
+// An unreadable hint hides no other one, and is found to be overdue.
 func TestUnreadableHintsHideNothing(t *testing.T) {
 	h, told := watching(t)
 	c, other := h.begun(t, verified), h.begun(t, verified)
@@ -312,7 +311,7 @@ func TestUnreadableHintsHideNothing(t *testing.T) {
 	}
 }
 
-// A store in which such things stand can be restored and left, and a user in it erased.
+// A store with such messages can be restored and moved, and its users erased.
 func TestUnreadableFactsEndARestoreNowhere(t *testing.T) {
 	h, _ := watching(t)
 	taken, _ := h.create(t)
@@ -341,8 +340,8 @@ func TestUnreadableFactsEndARestoreNowhere(t *testing.T) {
 	}
 }
 
-// A claim that cannot be read makes an attempt only where that attempt was due. Behind an end, or before
-// one, it says nothing: no role had a reason to claim there. Every reader goes by that.
+// An unreadable claim counts as an attempt only if that attempt was due. After an end, or before one, it is
+// ignored: no role had a reason to claim there. Every reader follows that.
 func TestUnreadableClaimNeedsAReason(t *testing.T) {
 	h, _ := watching(t)
 	next := func(id sessions.ID) {
@@ -397,7 +396,7 @@ func TestUnreadableClaimNeedsAReason(t *testing.T) {
 	}
 }
 
-// shows compares where a delivery stands, for who reads one and for who looks for many.
+// shows compares the state of a delivery in a single read and in a search.
 func (h fixture) shows(t *testing.T, name string, id sessions.ID, state facts.DeliveryState,
 	attempts int) {
 	t.Helper()
@@ -415,7 +414,7 @@ func (h fixture) shows(t *testing.T, name string, id sessions.ID, state facts.De
 	}
 }
 
-// unfinished returns what is known of a delivery that has not come to an end; nil: it has.
+// unfinished returns what is known of a delivery that has not ended; nil if it has.
 func (h fixture) unfinished(t *testing.T, id sessions.ID) *recovery.Unfinished {
 	t.Helper()
 	open, _, err := h.store.Unfinished(t.Context(), 1, nil)
@@ -428,8 +427,8 @@ func (h fixture) unfinished(t *testing.T, id sessions.ID) *recovery.Unfinished {
 	return nil
 }
 
-// If a claim that cannot be read stands in the way of the attempt that a person asks for, nobody sends under
-// it: it is unknown from then on, and the person may ask for the next one.
+// If an unreadable claim blocks the attempt that a person requests, nothing is sent under it: it is unknown
+// from then on, and the person may request the next one.
 func TestWishForAnAttemptWhoseClaimCannotBeRead(t *testing.T) {
 	h, _ := watching(t)
 	id := h.begun(t, verified).ID
@@ -452,8 +451,8 @@ func TestWishForAnAttemptWhoseClaimCannotBeRead(t *testing.T) {
 	h.shows(t, "asked for again", id, facts.DeliveryDue, 2)
 }
 
-// What cannot be read in the place of a result ends no attempt that nobody has made: a delivery that is due
-// stays so.
+// An unreadable message in place of a result does not end an attempt that was not made: a due delivery stays
+// due.
 func TestUnreadableResultEndsNoLaterAttempt(t *testing.T) {
 	h, _ := watching(t)
 	for _, n := range []string{"1", "2"} {
@@ -466,8 +465,8 @@ func TestUnreadableResultEndsNoLaterAttempt(t *testing.T) {
 	}
 }
 
-// A consumer of another stream can be made to give its messages out into the stream of facts. They keep
-// their own subjects, and are nobody's facts, whichever session they name.
+// A consumer of another stream can be made to deliver its messages into the stream of facts. They keep their
+// own subjects, and are no facts, whichever session they name.
 func TestAnotherStreamsMessageIsNoFact(t *testing.T) {
 	h, _ := watching(t)
 	c := h.begun(t, verified)

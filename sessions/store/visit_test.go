@@ -47,8 +47,8 @@ func singleWriter(t *testing.T, h fixture, stream string) *natsconf.Writer {
 	return w
 }
 
-// A reload loop puts one line on the timeline, whichever edges it hits, and the other steps stand where they
-// belong.
+// A reload loop puts one line on the timeline, whichever edges it hits, and the other steps are in their
+// place.
 func TestVisitOnTheTimeline(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -74,8 +74,8 @@ func TestVisitOnTheTimeline(t *testing.T) {
 	}
 }
 
-// Each step of a session counts once, on whatever edges it is told of and however often; each try at a
-// network counts. The timeline has all of it, as it has where nobody counts.
+// Each step of a session counts once, on any edges and however often; each try at a network counts. The
+// timeline has all of it, as it does without counters.
 func TestStepsCountEachSessionOnce(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -130,8 +130,8 @@ func TestStepsCountEachSessionOnce(t *testing.T) {
 	}
 }
 
-// Sessions that nobody finished are counted when their lifetime is over, on the day on which they were
-// started, and once, whichever edge ends the others.
+// Unfinished sessions are counted when their lifetime is over, on the day on which they were started, and
+// once, whichever edge ends the others.
 func TestExpiredSessionsAreCounted(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -155,7 +155,7 @@ func TestExpiredSessionsAreCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	stopB() // a process that ends tells what it knows
+	stopB() // a process that ends stores its counts
 	if got := h.counted(t, "acc_a", 30).Live[stats.CountExpired]; got != 0 {
 		t.Errorf("%d have expired, and none can have", got)
 	}
@@ -173,8 +173,8 @@ func TestExpiredSessionsAreCounted(t *testing.T) {
 	}
 }
 
-// While some sessions are open, others have expired: those that are completed are not among them, and what a
-// process that stops counted ahead is taken back where the session is completed after all.
+// While some sessions are open, others have expired: completed ones are not among them, and what a stopping
+// process counted in advance is taken back if the session is completed after all.
 func TestExpiredBesideOpenSessions(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -215,7 +215,7 @@ func TestExpiredBesideOpenSessions(t *testing.T) {
 	if got := expired(); got != 2 {
 		t.Errorf("%d have expired, want 2", got)
 	}
-	stopA() // counts the two that are open ahead
+	stopA() // counts the two open ones in advance
 	complete(made[3])
 	other.FlushOnce(t.Context())
 	if got := expired(); got != 3 {
@@ -228,7 +228,7 @@ func TestExpiredBesideOpenSessions(t *testing.T) {
 	}
 }
 
-// A killed process takes what it had in memory along; the next day the counts are right all the same.
+// A killed process loses what it had in memory; the next day the counts are right anyway.
 func TestExpiredSessionsOfAKilledProcess(t *testing.T) {
 	t.Parallel()
 	h := start(t)

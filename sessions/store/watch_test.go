@@ -18,7 +18,7 @@ func changes(t *testing.T, f *store.Follower) {
 	}
 }
 
-// Whatever ends a reading, those who follow are told to look, and what is stored afterwards is told again.
+// Whatever ends a reading, followers are notified, and later messages are reported again.
 func TestWatchGoesOnWhenItsReadingIsTaken(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -35,7 +35,7 @@ func TestWatchGoesOnWhenItsReadingIsTaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A consumer tells its end to those whose request it knows of.
+	// A consumer reports its end to those whose requests it knows.
 	var reading string
 	natstest.Await(t, "the reading asks for facts", func() bool {
 		for info := range stream.ListConsumers(t.Context()).Info() {

@@ -49,7 +49,7 @@ func TestHostIsTheDestination(t *testing.T) {
 	}
 }
 
-// A time is told where it says how long an answer took. People who run the service read which process sent,
+// A duration is shown if it is how long an answer took. People who run the service see which process sent,
 // others do not.
 func TestWordsOfAttempts(t *testing.T) {
 	timing := facts.Timing{Connect: 9 * time.Millisecond, Total: 10 * time.Second}
@@ -89,7 +89,7 @@ func TestWordsOfAttempts(t *testing.T) {
 	}
 }
 
-// A session that asks for more than a link says what it asks for, and, once it has ended, what was proven.
+// A session that requires more than a link shows the level, and, once it has ended, what was proven.
 func TestWordsOfBindings(t *testing.T) {
 	view := func(asked, reached proof.Level, state sessions.State) timeline.Report {
 		return timeline.Report{View: facts.View{
@@ -101,7 +101,7 @@ func TestWordsOfBindings(t *testing.T) {
 	for _, row := range []struct {
 		report timeline.Report
 		kind   timeline.EntryKind
-		want   string // empty: nothing is said of it
+		want   string // empty: it is not mentioned
 	}{
 		{view(proof.Code, "", sessions.Pending), timeline.EntryCreated, ", binding code"},
 		{view(proof.Account, "", sessions.Pending), timeline.EntryCreated, ", binding account"},

@@ -11,7 +11,7 @@ import (
 	"verifyd/sessions/tracing"
 )
 
-// The grammar of W3C Trace Context, §3.2.2, of version 00 and of versions to come: those may go on behind a
+// The grammar of W3C Trace Context, §3.2.2, of version 00 and of versions to come: those may continue after a
 // hyphen, ff is none, and neither id is all zeros.
 var traceparent = regexp.MustCompile(`^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$`)
 

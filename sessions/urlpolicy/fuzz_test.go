@@ -10,7 +10,7 @@ import (
 	"verifyd/sessions/urlpolicy"
 )
 
-// FuzzParse holds Parse against net/url: what is accepted has one reading, and that reading is within the
+// FuzzParse compares Parse with net/url: what is accepted has one reading, and that reading is within the
 // policy.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{

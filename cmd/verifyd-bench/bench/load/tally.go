@@ -34,7 +34,7 @@ func newTally(want int) *Tally {
 // begin notes a callback that has been read.
 func (t *Tally) begin() {
 	now := t.underWay.Add(1)
-	for high := t.highest.Load(); now > high && !t.highest.CompareAndSwap(high, now); high = t.highest.Load() {
+	for h := t.highest.Load(); now > h && !t.highest.CompareAndSwap(h, now); h = t.highest.Load() {
 		continue
 	}
 }
