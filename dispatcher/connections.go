@@ -15,8 +15,8 @@ const (
 	// their result. Their results share a batch; a store that falls behind must not gather more of them.
 	maxStoring = 448
 	// minDials is how many connections are dialled at once to begin with. Each dial that succeeds allows one
-	// more, so that they double with each round trip; one that fails begins anew. So few connections carry a
-	// burst to a receiver that answers soon, and a slow receiver has all of its own within a few round trips.
+	// more, so that they double with each round trip; one that fails begins again. So few connections carry a
+	// burst to a fast receiver, and a slow receiver has all of its own within a few round trips.
 	minDials = 2
 	// connIdle is how long an unused connection is kept. Receivers close idle ones after a few seconds, and
 	// a request written to a connection that is being closed ends as unknown.

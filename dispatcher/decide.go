@@ -26,7 +26,7 @@ const (
 	startGrace = 2 * time.Minute
 )
 
-// decision is what to do with a completion, from its facts alone.
+// decision is what to do with a completion, determined only by its facts.
 type decision struct {
 	do      action
 	attempt int           // for send, settle and release
@@ -97,7 +97,7 @@ func mayBeRequested(s decision, attempts []facts.Attempt, requested int) bool {
 type owner int
 
 const (
-	unconfirmed owner = iota // nobody knows whether the claim is stored, or will be
+	unconfirmed owner = iota // it is unknown whether the claim is stored, or will be
 	ours
 	others
 )

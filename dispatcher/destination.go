@@ -25,7 +25,7 @@ const (
 	maxFullPause = 25 * time.Second
 )
 
-// destination is the actor of one receiver host. It alone owns the connections to it, bounds how many are in
+// destination is the actor of one receiver host. Only it owns the connections to it, bounds how many are in
 // use and how many deliveries are under way, and stops dialling for a while if the host cannot be reached.
 type destination struct {
 	d           *shared

@@ -13,7 +13,7 @@ import (
 // meterEvery is how often the backlog is measured: a handful of requests each time.
 const meterEvery = 10 * time.Second
 
-// overdueBy is by how much a schedule may be late before it is stored anew. JetStream puts a due message on
+// overdueBy is by how much a schedule may be late before it is stored again. JetStream puts a due message on
 // the stream within a second or two. But if it could not store the message, because the store was full, it
 // does not try again while it runs.
 const overdueBy = 30 * time.Second
@@ -44,7 +44,7 @@ func (m *meter) Serve(ctx context.Context) error {
 	}
 }
 
-// rescheduleOnce stores overdue schedules anew. A retry is a hint: one that comes twice changes nothing.
+// rescheduleOnce stores overdue schedules again. A retry is a hint: one that comes twice changes nothing.
 func (m *meter) rescheduleOnce(ctx context.Context) {
 	overdue, err := m.d.c.Sessions.Overdue(ctx, overdueBy)
 	if err != nil {

@@ -37,7 +37,7 @@ func CredentialUser(path string) (string, error) {
 	return c.user, err
 }
 
-// readCredential reads which user a file stands for. The secret itself is read by the client, anew at each
+// readCredential reads which user a file stands for. The secret itself is read by the client, again at each
 // connect, so that it can be replaced while the service runs.
 func readCredential(path string) (credential, error) {
 	b, err := os.ReadFile(path) //nolint:gosec // the operator's own setting

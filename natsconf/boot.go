@@ -12,8 +12,8 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// Tries at boot are short and bounded: after a cluster restarts, the first call to its API may hang for
-// good.
+// Tries at boot are short and bounded: after a cluster restarts, the first call to its API may hang
+// permanently.
 const (
 	bootTry   = 3 * time.Second
 	bootPause = 250 * time.Millisecond

@@ -27,7 +27,7 @@ type Server interface {
 	Failure() error
 	// Failed returns a channel that is closed when the store fails the next time, or has failed.
 	Failed() <-chan struct{}
-	// Abandoned returns a channel that is closed when the store has failed for good.
+	// Abandoned returns a channel that is closed when the store has failed permanently.
 	Abandoned() <-chan struct{}
 }
 
@@ -92,7 +92,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 		}
 	}
 	// Without a time-out of their own, publishes that the server never answers (it reports nothing about a
-	// failed disk) would take up the client's places for good.
+	// failed disk) would take up the client's places permanently.
 	js, err := jetstream.New(c.NC, jetstream.WithDefaultTimeout(ackTimeout),
 		jetstream.WithPublishAsyncTimeout(ackTimeout))
 	if err != nil {
@@ -171,7 +171,7 @@ func (c *Conn) Close() {
 	<-c.closed
 }
 
-// Closed returns a channel that is closed when the connection has ended for good, which only Close should
+// Closed returns a channel that is closed when the connection has ended permanently, which only Close should
 // bring about.
 func (c *Conn) Closed() <-chan struct{} { return c.closed }
 
@@ -179,7 +179,7 @@ func (c *Conn) Closed() <-chan struct{} { return c.closed }
 func (c *Conn) Connected() bool { return c.NC.IsConnected() }
 
 // Back returns a channel that is closed when the connection has come back the next time. A caller that reads
-// from a consumer in the server's memory starts anew then: a restarted server has forgotten it.
+// from a consumer in the server's memory starts again then: a restarted server has forgotten it.
 func (c *Conn) Back() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -46,8 +46,8 @@ func (r *Reader) Noticed() error {
 	}
 }
 
-// Abandoned returns a channel that is closed when the embedded store behind this connection has failed for
-// good; nil if there is none.
+// Abandoned returns a channel that is closed when the embedded store behind this connection has failed
+// permanently; nil if there is none.
 func (r *Reader) Abandoned() <-chan struct{} {
 	if r.embedded == nil {
 		return nil

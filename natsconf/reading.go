@@ -61,7 +61,7 @@ func (r *Reader) Head(ctx context.Context, stream, subject string, limit int) (m
 
 // Tail reads what is stored in a stream from now on, without the messages' data, until done is called. A
 // message that comes after Tail has returned is not missed while the connection is up. After the connection
-// has come back (Back), and after an error that the consumer reports, the caller begins anew. Its error is
+// has come back (Back), and after an error that the consumer reports, the caller begins again. Its error is
 // ErrUnavailable.
 func (r *Reader) Tail(ctx context.Context, stream string) (_ jetstream.Consumer, done func(), err error) {
 	return r.consumer(ctx, stream, jetstream.ConsumerConfig{

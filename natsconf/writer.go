@@ -155,7 +155,7 @@ func (w *Writer) SilentFor() time.Duration {
 	return time.Since(time.Unix(0, w.quiet.Load()).Add(-ackTimeout))
 }
 
-// EndSilence is Silent, and ends the silence: from here on the writer counts anew.
+// EndSilence is Silent, and ends the silence: from now on the writer counts from zero.
 func (w *Writer) EndSilence() bool {
 	silent := w.Silent()
 	if silent {
@@ -341,7 +341,7 @@ func (w *Writer) batchResult(answer []byte, id string, size int) error {
 	}
 	if a.Error == nil {
 		if a.Batch != id || a.Count != size {
-			// A server that knows no batches judges each message alone and answers the last one only.
+			// A server without batches checks each message separately and answers only the last one.
 			return fmt.Errorf("publish to %s: %w: the server acknowledged %d of %d messages", w.stream,
 				ErrUncertain, a.Count, size)
 		}

@@ -126,7 +126,7 @@ type serverCmd struct {
 	Config string `arg:"" help:"Its configuration file."`
 }
 
-// Run serves until it is told to end.
+// Run serves until it is stopped.
 func (m serverCmd) Run(ctx context.Context) error { return soak.Serve(ctx, m.Config) }
 
 // manualCmd prints the man page or the completions of a shell.

@@ -3,7 +3,7 @@
 //
 //	verifyd serve         run the service
 //	verifyd demo          run everything on loopback, with a sample integrator, and show a callback
-//	verifyd demo-beside   play integrator, identity network and user beside a running service
+//	verifyd demo-beside   play integrator, identity network and user next to a running service
 //	verifyd key           API keys
 //	verifyd account       integrators: keys, quota, name, members, secrets, in service or not
 //	verifyd member        members of accounts, and invites

@@ -1,7 +1,7 @@
 package bounds
 
-// Share divides a number of places among accounts. An account may have one more while it has fewer than are
-// free, and fewer than each account may have at most. So one account alone gets half at most, two get a third
+// Share divides a number of slots among accounts. An account may have one more while it has fewer than are
+// free, and fewer than each account may have at most. So a single account gets at most half, two get a third
 // each, and there are always some left for an account that has none yet: nothing has to be removed from those
 // that hold it. Its user holds a lock.
 type Share struct {

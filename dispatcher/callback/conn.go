@@ -132,7 +132,7 @@ func (a *attempt) run(ctx context.Context, r Request) Answer {
 	if ctx.Err() != nil {
 		return released(failure.Late, "stopped before the request was written")
 	}
-	// Only closing interrupts a read for good; a deadline set from here could be undone by the one for the
+	// Only closing interrupts a read permanently; a deadline set from here could be undone by the one for the
 	// body.
 	stop := context.AfterFunc(ctx, func() { _ = cn.wire.Close() })
 	answer := a.exchange(ctx, r)

@@ -140,7 +140,7 @@ func (f *proxyFault) Unwrap() error { return f.err }
 func (f *proxyFault) own() bool { return f.status == 0 || f.status == http.StatusProxyAuthRequired }
 
 // tunnel opens a way to a receiver's address through the proxy (CONNECT, RFC 9110 §9.3.6). The proxy gets the
-// address that was judged here, never a name: it would resolve the name anew, and the address that was
+// address that was judged here, never a name: it would resolve the name again, and the address that was
 // checked would not be the one that is dialled.
 func (g *gateway) tunnel(ctx context.Context, to netip.AddrPort) (path, error) {
 	if err := g.policy.CheckAddr(to); err != nil {

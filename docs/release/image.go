@@ -24,7 +24,7 @@ const (
 	annotation   = "org.opencontainers.image."
 )
 
-// nobody is the user of the Dockerfile's image, whom no system has.
+// nobody is the user of the Dockerfile's image, which exists on no system.
 const nobody = 65532
 
 // imageFolders are writable, so that volumes that are mounted there take their owner from them.
@@ -45,8 +45,7 @@ type descriptor struct {
 // blob returns the place of the content in the layout.
 func (d descriptor) blob() string { return "blobs/sha256/" + d.Digest[len("sha256:"):] }
 
-// layout is an OCI image layout, and beside it what engines read that load images only as docker save has
-// written them since its beginnings.
+// layout is an OCI image layout, and next to it the older format of docker save, which some engines need.
 type layout struct {
 	files  []file
 	known  map[string]bool

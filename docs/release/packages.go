@@ -40,9 +40,8 @@ const (
 		"identity network; verifyd tells the server the outcome in one signed POST."
 )
 
-// installed returns the files of a package, sorted, with the folders that are its own. zsh reads completions
-// elsewhere in each distribution. The bench is in the archives alone: it measures machines, and serves
-// nobody.
+// installed returns the files of a package, sorted, with its own folders. zsh reads completions elsewhere in
+// each distribution. The bench is only in the archives: it measures machines, and is no part of a service.
 func (b *builder) installed(t target, zsh string) ([]file, error) {
 	files := []file{
 		{name: "etc/verifyd", mode: 0o755, folder: true},

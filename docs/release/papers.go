@@ -91,8 +91,8 @@ func unique(modules []*debug.Module) []*debug.Module {
 	return slices.CompactFunc(modules, func(x, y *debug.Module) bool { return purl(x) == purl(y) })
 }
 
-// provenance states what was made of what: an in-toto statement with SLSA's predicate for builds, version 1.
-// It is not signed by itself; its sum is in SHA256SUMS, which whoever publishes signs.
+// provenance states what was built from what: an in-toto statement with SLSA's predicate for builds, version
+// 1. It is not signed by itself; its sum is in SHA256SUMS, which the publisher signs.
 func (b *builder) provenance() error {
 	modules, err := b.modules(b.targets...)
 	if err != nil {

@@ -64,7 +64,7 @@ func (b *builder) rpm(w io.Writer, t target) error {
 }
 
 // rpmFile returns a file with its owner. A configuration that the operator has changed stays; the new one is
-// put beside it.
+// put next to it.
 func (b *builder) rpmFile(f file) rpmpack.RPMFile {
 	r := rpmpack.RPMFile{
 		Name: "/" + f.name, Body: f.data, Mode: uint(f.mode) | modeFile,

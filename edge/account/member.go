@@ -15,7 +15,7 @@ type Member struct {
 	// the identity network's namespace (edge/account/namespace), which is its id unless that was pointed at
 	// another provider
 	Network string
-	Subject string // who the person is there, for good
+	Subject string // who the person is there, permanently
 	Name    string // as the network gave it; may be empty
 	Email   string // only if the network verified it
 	Role    access.Role

@@ -86,11 +86,11 @@ type Config struct {
 	StoreHigh func() bool
 	// why nothing can be stored any more, for instance if the store was moved away; default: it can
 	StoreLeft      func() error
-	TrustedProxies []netip.Prefix // whose X-Forwarded-For counts; default: nobody's
+	TrustedProxies []netip.Prefix // proxies whose X-Forwarded-For is trusted; default: none
 	Routes         []web.Route    // what others mount
 	// for a browser at an unknown address; default: a problem document, as for programs
 	Nowhere    web.Page
-	Metrics    prometheus.Registerer // default: a registry that nobody reads
+	Metrics    prometheus.Registerer // default: a private registry
 	Tracer     trace.Tracer          // default: nothing is traced
 	Log        zerolog.Logger        //
 	Now        func() time.Time      // default: time.Now

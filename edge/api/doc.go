@@ -37,7 +37,7 @@
 //     session tokens. Keys, tokens, callback URLs and queries are in no log line, metric or error text.
 //  6. GET and HEAD of links that people share decide nothing: a GET of a sign-in page sets a cookie and is
 //     noted on the timeline. The return from an identity network is a GET by OAuth 2 (RFC 6749 §4.1.2).
-//  7. A request that waits for a change holds a connection and a place among MaxWaiting, and nothing of the
+//  7. A request that waits for a change holds a connection and one of MaxWaiting slots, and nothing of the
 //     store. When the server is told to stop, it answers.
 //  8. A list of sessions reads much of the store: few run at once, and fewer for one account.
 //  9. No other request occupies the server for long or makes its memory grow: headers, bodies, connections

@@ -98,7 +98,7 @@ func (d *Document) draw(root node, base, prefix string) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// say marks what stands between backticks as code.
+// say marks text between backticks as code.
 func say(text string) template.HTML {
 	var b strings.Builder
 	for i, part := range strings.Split(text, "`") {

@@ -20,8 +20,8 @@ const (
 	describeWithin = 4 * time.Second
 )
 
-// Do takes the actions one after the other, each on a page that is loaded, and ends the test if one fails or
-// does not end within natstest.TestTimeout, with all that explains why.
+// Do takes the actions in turn, each on a page that is loaded, and ends the test if one fails or does not end
+// within natstest.TestTimeout, with all that explains why.
 func Do(tab context.Context, t *testing.T, actions ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
 	for i, a := range actions {

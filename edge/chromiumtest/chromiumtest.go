@@ -78,7 +78,7 @@ func Profile(tab context.Context, t *testing.T) context.Context {
 	return own
 }
 
-// Trust lets the browser accept the certificate, whoever signed it, for any name.
+// Trust makes the browser accept the certificate, whatever its issuer, for any name.
 func Trust(cert *x509.Certificate) chromedp.ExecAllocatorOption {
 	key := sha256.Sum256(cert.RawSubjectPublicKeyInfo)
 	return chromedp.Flag("ignore-certificate-errors-spki-list", base64.StdEncoding.EncodeToString(key[:]))

@@ -23,7 +23,7 @@ var (
 )
 
 // AxeVariable names axe.min.js, with which every page is checked; without it the newest below
-// ../shared/testassets beside the repository is taken.
+// ../shared/testassets next to the repository is used.
 const AxeVariable = "VERIFYD_TEST_AXE"
 
 // Axe returns axe-core's script. If there is none, pages go unchecked, and the test's log says so.
@@ -39,15 +39,15 @@ func Axe(t *testing.T) string {
 		}
 		file = found[len(found)-1]
 	}
-	script, err := os.ReadFile(file) //nolint:gosec // whoever runs the test names it
+	script, err := os.ReadFile(file) //nolint:gosec // the user who runs the test names it
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(script)
 }
 
-// repository returns where go.mod lies: the folder of the package under test, in which its tests run, or one
-// above it.
+// repository returns the folder with go.mod: the folder of the package under test, in which its tests run, or
+// one above it.
 func repository(t *testing.T) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -113,7 +113,7 @@ func Everywhere() []Screen {
 	}
 	slices.Reverse(dark) // fewer pages change their width at once with their colour
 	all := slices.Concat(light, dark)
-	all[len(all)-1].Keys = true // what has the focus stands in no picture
+	all[len(all)-1].Keys = true // the focused element is in no picture
 	return all
 }
 

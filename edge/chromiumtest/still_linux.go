@@ -22,10 +22,10 @@ func init() { //nolint:gochecknoinits // a test binary becomes the browser befor
 }
 
 // start returns the options by which the browser is started. Chromium breaks off all that it loads, with
-// net::ERR_NETWORK_CHANGED, when an address of the machine comes or goes, as containers' do all the time
-// beside a test. It hears of that through a netlink socket, and where it gets none it goes on without. No
-// option takes it away: so the test binary denies that socket to itself, and becomes the browser. Who is not
-// root would have to give up the browser's sandbox for it.
+// net::ERR_NETWORK_CHANGED, when an address of the machine appears or disappears, as containers' do during
+// tests. It hears of that through a netlink socket, and where it gets none it goes on without. No option
+// takes it away: so the test binary denies that socket to itself, and becomes the browser. Who is not root
+// would have to give up the browser's sandbox for it.
 func start(program string) []chromedp.ExecAllocatorOption {
 	self, err := os.Executable()
 	if err != nil || os.Geteuid() != 0 {
@@ -58,7 +58,7 @@ func becomeStill(program string) error {
 			0)
 	}
 	if err != nil {
-		// which matters beside containers only
+		// which matters only with containers
 		fmt.Fprintln(os.Stderr, "the browser may have a netlink socket:", err)
 	}
 	args := append([]string{program}, os.Args[1:]...)

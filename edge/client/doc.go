@@ -1,6 +1,5 @@
-// Package client is what an integrator's Go program holds in its hands: Client starts and reads verification
-// sessions, and Receiver is the http.Handler behind a callback_url. It imports nothing else of verifyd but
-// package baseurl.
+// Package client is for integrators' Go programs: Client starts and reads verification sessions, and Receiver
+// is the http.Handler behind a callback_url. It imports nothing else of verifyd but package baseurl.
 //
 // The laws:
 //

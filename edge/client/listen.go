@@ -23,7 +23,7 @@ const (
 	maxRefusalBytes = 64 << 10
 )
 
-// ErrListenEnded says that the service ended the listening in good order, since it stops or starts anew:
+// ErrListenEnded says that the service ended the listening in good order, since it stops or starts again:
 // listen again.
 var ErrListenEnded = errors.New("the service ended the listening; listen again")
 
@@ -48,8 +48,8 @@ type Outcome struct {
 }
 
 // Answer reports to the service how the callback ended. It has the service's VERIFYD_CALLBACK_TIMEOUT for it,
-// 10 seconds by default; what comes later is refused with CodeExchangeOver, and the attempt stands as
-// unknown. A repeat is harmless.
+// 10 seconds by default; what comes later is refused with CodeExchangeOver, and the attempt remains unknown.
+// A repeat is harmless.
 func (l Listened) Answer(ctx context.Context, o Outcome) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()

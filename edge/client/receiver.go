@@ -17,9 +17,9 @@ const (
 	busyRetry = "1"
 )
 
-// Handle takes a result. A nil error means that it was handled for good: the callback is answered with 200,
-// and the same webhook-id never comes again. With an error it is answered with 500, and handed over again
-// when it is sent again.
+// Handle takes a result. A nil error means that it was handled permanently: the callback is answered with
+// 200, and the same webhook-id never comes again. With an error it is answered with 500, and handed over
+// again when it is sent again.
 //
 // ctx ends when the service hangs up, which is after its VERIFYD_CALLBACK_TIMEOUT, 10 seconds by default.
 // What takes longer belongs into a queue.

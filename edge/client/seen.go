@@ -15,9 +15,9 @@ type Seen interface {
 	// Begin takes an id for its caller, and says what is known of it. Only with SeenNew does the caller
 	// handle the callback, and then calls End. Of two who begin at once one gets SeenBusy.
 	Begin(ctx context.Context, id string) (Sighting, error)
-	// End returns the id back: handled is true when it was handled for good, false when it was not and may be
-	// begun again. A shared memory also needs an end for ids whose process died: longer than a handler takes,
-	// shorter than the pause to the next attempt.
+	// End returns the id back: handled is true when it was handled permanently, false when it was not and may
+	// be begun again. A shared memory also needs an end for ids whose process died: longer than a handler
+	// takes, shorter than the pause to the next attempt.
 	End(ctx context.Context, id string, handled bool) error
 }
 
@@ -28,7 +28,7 @@ type Sighting int
 const (
 	SeenNew     Sighting = iota // never handled
 	SeenBusy                    // being handled at this moment
-	SeenHandled                 // handled for good
+	SeenHandled                 // handled permanently
 )
 
 // The bounds of a MemorySeen. An entry is about 200 bytes.
@@ -87,7 +87,8 @@ func (m *MemorySeen) Begin(_ context.Context, id string) (Sighting, error) {
 	return SeenNew, nil
 }
 
-// End returns an id back. The error is for an id that nobody has begun.
+// End ends the handling of an id, which may begin again unless it was handled. It fails for an id that was
+// not begun.
 func (m *MemorySeen) End(_ context.Context, id string, handled bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -106,7 +106,7 @@ func askedPause(err error) time.Duration {
 	return 0
 }
 
-// State is where a session stands.
+// State is the state of a session.
 type State string
 
 // The states of a session. Pending is the only one that changes.
@@ -144,7 +144,7 @@ type Session struct {
 	Locale      string     `json:"locale"`
 }
 
-// Delivery is where the callback stands.
+// Delivery is the state of the callback.
 type Delivery struct {
 	// "none", "due", "claimed", "delivered", "rejected", "unknown" or "undeliverable"
 	State    string    `json:"state"`

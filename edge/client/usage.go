@@ -19,8 +19,8 @@ type Usage struct {
 	Days      []UsageDay `json:"days"`      // up to today
 }
 
-// UsageDay counts what happened on a UTC day. What is counted of a session stands on the day on which it was
-// started, so that each started session is verified, failed, canceled, expired or still open.
+// UsageDay counts what happened on a UTC day. The counts of a session are on the day on which it was started,
+// so that each started session is verified, failed, canceled, expired or still open.
 type UsageDay struct {
 	Day     string `json:"day"`     // as in "2026-11-21"; empty in a total
 	Started int64  `json:"started"` // sessions

@@ -15,8 +15,8 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-// Tolerance is how far webhook-timestamp may be from the receiver's own clock, either way. Whoever gets hold
-// of a callback can send it again for that long, and Seen is what stops them.
+// Tolerance is how far webhook-timestamp may be from the receiver's own clock, either way. A person who
+// obtains a callback can send it again for that long, and Seen prevents that.
 const Tolerance = 5 * time.Minute
 
 // publicPrefix is how Standard Webhooks marks a public key.

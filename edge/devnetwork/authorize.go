@@ -22,7 +22,7 @@ const (
 	actionTokenError = "token-error" // the return carries a code for which the token endpoint answers 500
 )
 
-// grant is what a code stands for.
+// grant is what a code is exchanged for.
 type grant struct {
 	request authRequest
 	subject string

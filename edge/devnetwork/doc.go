@@ -1,7 +1,7 @@
 // Package devnetwork is a built-in OpenID Connect provider for the demo, test keys and tests. It is not a
 // real identity network: anybody can sign in as anybody, and each of its pages says so.
 //
-// The law: it listens on loopback alone, refuses any other address, and is started by the demo or by
+// The law: it listens only on loopback, refuses any other address, and is started by the demo or by
 // --dev-network and by nothing else. The demo that runs beside a service in containers is the one exception:
 // there a proxy shows it under an issuer of its own, and only that demo sets one. Apart from that it is as
 // strict as a good provider, so that what works here works there: exact redirect URIs, PKCE S256 required,

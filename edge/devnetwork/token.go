@@ -30,7 +30,8 @@ func (p *Provider) routes() http.Handler {
 		drawProblem(w, http.StatusNotFound,
 			"There is nothing at this address. Sign-ins start at the service that sends you here.")
 	})
-	// Whoever reaches it signs in as anybody: no page from elsewhere shall, by a name that it had lead here.
+	// A client that reaches it can sign in as anybody: a foreign page must not, under a name that it made
+	// resolve here.
 	return ownname.Only([]string{p.host()}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		drawProblem(w, http.StatusMisdirectedRequest,
 			"This network is not called by the name in the address. Sign-ins start at the service that "+

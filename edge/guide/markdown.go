@@ -22,10 +22,10 @@ import (
 type drawn struct {
 	Title    string
 	Body     template.HTML
-	Sections []section // the first is what stands before all headings but the title
+	Sections []section // the first is the text before all headings except the title
 }
 
-// section is what stands under one heading.
+// section is the text under one heading.
 type section struct {
 	ID, Heading string
 	Level       int    // of the heading
@@ -122,7 +122,7 @@ func (t *tags) heading(w util.BufWriter, _ []byte, h *ast.Heading, entering bool
 	return ast.WalkContinue
 }
 
-// code draws a block. What stands behind the language is the name of the file that it is.
+// code draws a block. The text after the language is the name of its file.
 func (t *tags) code(w util.BufWriter, source []byte, block *ast.FencedCodeBlock, entering bool,
 ) ast.WalkStatus {
 	if !entering {

@@ -8,12 +8,11 @@ import (
 	"verifyd/edge/page"
 )
 
-// found is a place that the search may find. The names are short since each stands in the index some hundred
-// times.
+// found is a search result. The names are short since each occurs in the index some hundred times.
 type found struct {
 	Page    string `json:"p"`           // the page's title
 	Address string `json:"a"`           // with the prefix and the anchor
-	Heading string `json:"h,omitempty"` // of the section; empty for what stands above all of a page's
+	Heading string `json:"h,omitempty"` // of the section; empty for the text above all of a page's
 	Text    string `json:"t"`
 }
 

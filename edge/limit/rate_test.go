@@ -114,7 +114,7 @@ func TestKeysDoNotShareTheirAllowance(t *testing.T) {
 	}
 }
 
-// A caller's clock may stand before the limiter's own beginning.
+// A caller's clock may be before the limiter's start.
 func TestNewKeyBeforeTheEpochHasItsWholeAllowance(t *testing.T) {
 	l := newRates(t, DefaultRate)
 	if d := l.Allow(account.Key{ID: "a"}, l.epoch.Add(-time.Hour)); !d.Allowed ||

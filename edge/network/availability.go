@@ -60,7 +60,7 @@ func (t *Error) unreachable() bool {
 }
 
 // A Keeper keeps the metadata of networks at hand, so that no user waits for them. It fetches them at once,
-// again with growing pauses while a provider is down, and anew before they grow old. Networks that are known
+// again with growing pauses while a provider is down, and again before they grow old. Networks that are known
 // from their settings need none.
 type Keeper struct{ networks []*Network }
 

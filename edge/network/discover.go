@@ -44,11 +44,11 @@ type discovery struct {
 	again   time.Time // when the provider may be asked again
 }
 
-// metadataLife is how long metadata is used before it is fetched anew, so that a provider's changes are seen
+// metadataLife is how long metadata is used before it is fetched again, so that a provider's changes are seen
 // without a restart. Until the answer comes, and while none comes, the known metadata stays in use.
 const metadataLife = time.Hour
 
-// fresh reports whether the known metadata need not be fetched anew; values from the settings never do.
+// fresh reports whether the known metadata need not be fetched again; values from the settings never do.
 func (p *provider) fresh(now time.Time) bool { return p.until.IsZero() || now.Before(p.until) }
 
 // provider returns what is known about the other side, and fetches it on first use and from time to time. The

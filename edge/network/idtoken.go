@@ -108,8 +108,8 @@ func keyIDOf(raw string) string {
 	return header.KeyID
 }
 
-// witness stands between go-oidc and the key set. It keeps the payload whose signature was valid, and the
-// typed error that go-oidc turns into text, so that failures can be distinguished. There is one per token.
+// witness is between go-oidc and the key set. It keeps the payload whose signature was valid, and the typed
+// error that go-oidc turns into text, so that failures can be distinguished. There is one per token.
 type witness struct {
 	keys    oidc.KeySet
 	payload []byte

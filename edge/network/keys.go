@@ -12,8 +12,8 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// keysPause is how long a fetched key set answers for the next ones. go-oidc fetches the keys anew whenever a
-// token names a key that it does not know, as it must (OpenID Connect Core 1.0 §10.1.1); a flood of such
+// keysPause is how long a fetched key set answers for the next ones. go-oidc fetches the keys again whenever
+// a token names a key that it does not know, as it must (OpenID Connect Core 1.0 §10.1.1); a flood of such
 // tokens would become a flood of fetches. A provider that changes its keys publishes them before it signs
 // with them, so a sign-in is seldom refused because of the pause.
 const keysPause = 10 * time.Second
@@ -42,7 +42,7 @@ type keyCache struct {
 	mu      sync.Mutex // held during a fetch: a key set makes one at a time
 	body    []byte
 	failure error
-	again   time.Time // from when the provider may be asked anew
+	again   time.Time // from when the provider may be asked again
 	owners  []keyOwner
 }
 

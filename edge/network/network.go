@@ -79,7 +79,7 @@ type provider struct {
 	keys           oidc.KeySet // nil for oauth2
 	cache          *keyCache   // what keys fetches through
 	algorithms     []string    // for ID tokens; asymmetric only
-	until          time.Time   // when it is fetched anew; zero: never
+	until          time.Time   // when it is fetched again; zero: never
 }
 
 // New checks the settings and returns the network. It does not contact the provider: a provider that is down

@@ -135,7 +135,7 @@ const (
 	byLine
 )
 
-// apps are recognised by the first that fits, so that those that carry another's mark too stand before it.
+// apps are recognised by the first match, so that those that also carry another's mark come before it.
 // Telegram and X on iOS, and Discord and Slack everywhere by default, open Safari's view or a Chrome tab,
 // which providers accept and nobody can tell apart (https://zenn.dev/kecy/articles/f51851e42c4243 compares
 // the User-Agents of apps).

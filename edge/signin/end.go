@@ -58,9 +58,9 @@ func (h *verdicts) offer(ctx context.Context, id sessions.ID, write func(context
 	}
 }
 
-// complete ends the session with a verdict. It returns the state that stands afterwards, which is another's
-// where that came first, and the notice for the user where it cannot be said that any does. The clean page
-// shows what stands, so to have come second is no failure.
+// complete ends the session with a verdict. It returns the state that is stored afterwards, which is
+// another's if that came first, and the notice for the user if it is unknown whether any is stored. The clean
+// page shows what stands, so to have come second is no failure.
 func (h *verdicts) complete(ctx context.Context, s sessions.Session,
 	o sessions.Outcome) (standing sessions.State, doubt notice) {
 	ctx, done := web.Step(ctx, "complete session", trace.SpanKindProducer, tracing.Network.String(o.Network))
@@ -81,7 +81,8 @@ func (h *verdicts) complete(ctx context.Context, s sessions.Session,
 }
 
 // void spends the attempt of a return to a browser that did not begin it. Somebody may have sent its user to
-// the identity network's page: the address that this browser now shows would sign whoever began in as them.
+// the identity network's page: the address that this browser now shows would sign the person who began in as
+// them.
 func (h *verdicts) void(ctx context.Context, state string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.completeWithin)
 	defer cancel()
@@ -102,7 +103,7 @@ func (h *Handler) toEnd(w http.ResponseWriter, vis visitor, s sessions.Status, t
 	h.toPage(w, vis, token)
 }
 
-// Classes of failure that only this package sees, beside those of package network.
+// Classes of failure that only this package sees, in addition to those of package network.
 const (
 	classMixUp = "mix_up" // the return arrived at another network's address
 	classGone  = "gone"   // the network is no longer configured
@@ -123,7 +124,7 @@ type failure struct {
 
 func (t *failure) Error() string { return t.stage + ": " + t.class }
 
-// failureOf returns the failure that an error stands for.
+// failureOf returns the failure of an error.
 func failureOf(err error) *failure {
 	var own *failure
 	var theirs *network.Error
@@ -156,7 +157,7 @@ type stepEvent struct{ *zerolog.Event }
 // step begins the log line of a step of a sign-in. Of the identity, the code, the state and the token it
 // holds nothing.
 func (j *stepLog) step(s sessions.Status, network string) stepEvent {
-	e := j.log.Info().Str("sid", string(s.ID)). //nolint:zerologlint // whoever asked for the line sends it
+	e := j.log.Info().Str("sid", string(s.ID)). //nolint:zerologlint // the caller sends it
 							Str("account", s.Account)
 	if network != "" {
 		e = e.Str("network", network)
@@ -164,7 +165,7 @@ func (j *stepLog) step(s sessions.Status, network string) stepEvent {
 	return stepEvent{e}
 }
 
-// outcome adds the verdict, and what stands instead of it: another state, or a doubt.
+// outcome adds the verdict, and what is stored instead of it: another state, or a doubt.
 func (l stepEvent) outcome(o sessions.Outcome, standing sessions.State, doubt notice) stepEvent {
 	e := l.Str("outcome", string(o.State))
 	if o.Reason != sessions.NoReason {

@@ -22,8 +22,7 @@ import (
 //go:embed texts/*.yaml
 var textFiles embed.FS
 
-// mainLocale is the language of whoever asks for none that there is, and whose text stands in for one that a
-// language lacks.
+// mainLocale is the language if no other fits, and the source of texts that a language lacks.
 const mainLocale = "en"
 
 // maxAcceptBytes bounds the Accept-Language header that is read: those of browsers have some dozens of
@@ -39,7 +38,7 @@ type locale struct {
 	texts texts
 }
 
-// word returns a text that stands by itself. A key that does not exist shows as itself; a test finds those.
+// word returns a single text. A missing key is shown as itself; a test finds those.
 func (t *locale) word(key string) string {
 	s, err := t.texts[key].plain()
 	if err != nil {

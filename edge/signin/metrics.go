@@ -11,7 +11,7 @@ import (
 	"verifyd/sessions/timeline"
 )
 
-// noNetwork stands for the network of a step that none takes part in, in measurements.
+// noNetwork is the label of a step without a network, in metrics.
 const noNetwork = "none"
 
 // metrics are the measurements of the way through the sign-in. Labels are the events of the timeline, the ids

@@ -20,7 +20,7 @@ type kind struct {
 	tone   tone
 }
 
-// tone chooses the sign and the colour beside a page's heading.
+// tone chooses the sign and the colour next to a page's heading.
 type tone string
 
 const (

@@ -104,7 +104,7 @@ const pageBytes = 8 << 10
 // hundred requesters with colours and logos of their own.
 const maxKept = 512
 
-// drawing is what a page shows beside what is one session's own: the key under which it is kept.
+// drawing is what a page shows apart from the session's own values: the key under which it is kept.
 type drawing struct {
 	look                // \x00 stands for the token in its address of languages
 	asks, expires bool  // it has forms; it says until when

@@ -16,7 +16,7 @@ type Requester struct {
 	ReturnURL string
 	Verified  bool   // an operator vouches for the name
 	Colour    string // of its sign, #rrggbb; empty: it has no sign
-	// Branding is how else it looks; its logo stands in the sign's place
+	// Branding is the rest of its appearance; its logo replaces the sign
 	Branding branding.Branding
 	MaxUsers int  // how many platform users one identity may verify for it; 0: any number
 	Closed   bool // its account is disabled or deleted: nobody signs in for it

@@ -161,9 +161,9 @@ func Previews() (names []string) {
 	return names
 }
 
-// Preview draws a page of a requester as its users see it, for who sets how that looks: one of Previews, or
-// else the question. It is about nobody, no session stands behind it, and its buttons do nothing. It may
-// stand in a frame of this service's own pages.
+// Preview draws a page of a requester as its users see it, for the owners who set its appearance: one of
+// Previews, or else the question. It has no user and no session, and its buttons do nothing. It may be shown
+// in a frame of this service's own pages.
 func (h *Handler) Preview(w http.ResponseWriter, r *http.Request, a Requester, state string) {
 	q := r.URL.Query()
 	vis := h.visitor(r, chosenLanguage(q))

@@ -14,7 +14,7 @@ const maxLogLevelSpan = 24 * time.Hour
 
 // Levels is the level of the process's log; a *logging.Logger.
 type Levels interface {
-	// Level returns the level, and until when it holds; zero: for good.
+	// Level returns the level, and until when it holds; zero: permanently.
 	Level() (level string, until time.Time)
 	// SetLevel changes it, temporarily if the duration is above 0. The error names what is valid.
 	SetLevel(level string, during time.Duration) error

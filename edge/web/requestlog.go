@@ -26,7 +26,7 @@ const HeaderRequestID = "X-Request-Id"
 // LogMessage is the message of the one log line of each request.
 const LogMessage = "request"
 
-// noRoute stands for the route if none matched, in logs and metrics.
+// noRoute is the route's name if none matched, in logs and metrics.
 const noRoute = "none"
 
 // RequestEvent gathers what the one log line of a request reports. Handlers fill in what they learn; nothing

@@ -17,7 +17,7 @@ import (
 type ServerConfig struct {
 	Name   string // its name in logs, as in "public"
 	Listen string // host:port; port 0 takes a free one, and keeps it when served again
-	// Listener, if set, is already open: the first Serve takes it over. Later ones listen anew, on its
+	// Listener, if set, is already open: the first Serve takes it over. Later ones listen again, on its
 	// address.
 	Listener net.Listener
 	Handler  http.Handler
@@ -114,7 +114,7 @@ func (s *Server) Ready() <-chan struct{} {
 // ErrNotServing is what Check returns while the server accepts no requests, or is about to accept no more.
 var ErrNotServing = errors.New("not taking requests")
 
-// Check is the server's part of readiness: ErrNotServing unless it listens and has not been told to stop.
+// Check is the server's part of readiness: ErrNotServing unless it listens and is not stopping.
 func (s *Server) Check(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,8 +164,8 @@ func (s *Server) Serve(ctx context.Context) error {
 
 type drainingKey struct{}
 
-// Draining returns a channel that is closed when the server of the request that ctx belongs to is told to
-// stop. A handler that holds an answer until something happens sends it then. Outside of a request it is nil.
+// Draining returns a channel that is closed when the server of ctx's request begins to stop. A handler that
+// holds an answer until something happens sends it then. Outside of a request it is nil.
 func Draining(ctx context.Context) <-chan struct{} {
 	draining, _ := ctx.Value(drainingKey{}).(<-chan struct{})
 	return draining

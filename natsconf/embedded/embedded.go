@@ -220,7 +220,7 @@ func (e *Server) Serve(ctx context.Context) error {
 	return cause
 }
 
-// isAbandoned reports whether the store has failed for good.
+// isAbandoned reports whether the store has failed permanently.
 func (e *Server) isAbandoned() bool {
 	f, _ := e.latch.get()
 	return f != nil && !f.Full()
@@ -308,7 +308,7 @@ func (e *Server) down() {
 // Credential returns whom the server lets in.
 func (e *Server) Credential() (user, password string) { return e.endpoint.User, e.endpoint.Password }
 
-// Abandoned returns a channel that is closed when the store has failed for good.
+// Abandoned returns a channel that is closed when the store has failed permanently.
 func (e *Server) Abandoned() <-chan struct{} { return e.gone }
 
 // Ready returns a channel that is closed while the server takes connections.

@@ -22,7 +22,7 @@ const (
 	probeMode = 0o600
 )
 
-// openProbe makes the file anew, so that it is this process's own.
+// openProbe makes the file again, so that it is this process's own.
 func openProbe(dataDir string) (*probe, error) {
 	path := filepath.Join(dataDir, probeFile)
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {

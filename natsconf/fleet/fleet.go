@@ -1,6 +1,5 @@
-// Package fleet reports which processes of a service run, and what each of them alone knows. Processes answer
-// a question on topology.SubjectFleet of core NATS. Nothing is stored, so a process that does not answer is
-// not there.
+// Package fleet reports which processes of a service run, and what only they know. Processes answer a request
+// on topology.SubjectFleet of core NATS. Nothing is stored, so a process that does not answer is not running.
 //
 // An answer holds no secret, no session and no user: versions, roles, failing checks, and receiver hosts.
 package fleet

@@ -20,9 +20,8 @@ var marks struct {
 	held []net.PacketConn // never closed: the process's end does that
 }
 
-// Address returns an address on 127.0.0.1 where nobody listens, and where nobody but this process will: no
-// other process that asks here gets its port, and no system gives it to a connection. A server that is
-// killed finds it again.
+// Address returns an unused address on 127.0.0.1, reserved for this process: no other process that calls it
+// gets the port, and the system does not use it for connections. A killed server can use it again.
 func Address(tb testing.TB) string {
 	tb.Helper()
 	port, err := takePort()
@@ -55,7 +54,7 @@ func takePort() (int, error) {
 	return 0, errors.New("no TCP port is free between 20000 and 32000")
 }
 
-// mark makes a port this process's, if it is nobody's.
+// mark reserves a port for this process, if it is free.
 func mark(port int) bool {
 	address := fmt.Sprintf("127.0.0.1:%d", port)
 	held, err := net.ListenPacket("udp", address)

@@ -24,8 +24,8 @@ import (
 	"verifyd/natsconf"
 )
 
-// Trio is three clustered NATS servers for one test, each a process of its own, so that the test may kill
-// one and start it anew. Each syncs before it acknowledges, as operators are told to run theirs.
+// Trio is three clustered NATS servers for one test, each a process of its own, so that the test may kill one
+// and start it again. Each syncs before it acknowledges, as operators are advised to run theirs.
 type Trio struct {
 	dir   string
 	nodes []*node
@@ -225,8 +225,8 @@ func StepDown(tb testing.TB, c *natsconf.Conn, stream string) string {
 	ctx, cancel := context.WithTimeout(tb.Context(), TestTimeout)
 	defer cancel()
 	for {
-		// The order is obeyed before the next leader is known: it would step down as well if it were told so
-		// again.
+		// The order is obeyed before the next leader is known: it would step down as well if it were
+		// repeated.
 		if stepDown(ctx, c, stream) {
 			if name := Leader(tb, c, stream); name != before {
 				return name

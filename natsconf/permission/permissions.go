@@ -63,7 +63,8 @@ type access struct {
 	reads  reading
 }
 
-// accesses is the table of who does what with which stream. The server refuses everything that is not in it.
+// accesses is the table of each role's permissions on each stream. The server refuses everything that is not
+// in it.
 //
 //	asset               edge                         dispatcher
 //	KV sessions         makes and reads              –

@@ -1,3 +1,3 @@
-// Package provision makes sure that JetStream holds the topology, and reports how it stands: differences,
-// leaders, copies, clocks.
+// Package provision makes sure that JetStream holds the topology, and reports its state: differences,
+// leaders, replicas, clocks.
 package provision

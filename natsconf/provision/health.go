@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// healthFresh is how long an Observer returns the server's last answers before it asks anew: probes come
+	// healthFresh is how long an Observer returns the server's last answers before it asks again: probes come
 	// every second or so, to each process.
 	healthFresh = 5 * time.Second
 	// healthWait bounds one check, below the two seconds that a readiness probe has. A stream without a

@@ -121,7 +121,7 @@ func (b *Broker) direct(name, subject string, m wireMsg, fault Fault) {
 	b.answer(m.reply, fault, h, found.data)
 }
 
-// get answers a read that the leader alone answers.
+// get answers a read that only the leader answers.
 func (b *Broker) get(name string, m wireMsg) map[string]any {
 	s := b.streams[name]
 	var q query

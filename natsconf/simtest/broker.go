@@ -45,11 +45,11 @@ type Event struct {
 // Fault is what befalls a message. The zero value is that it arrives, and that its answer does.
 type Fault struct {
 	Lost         bool          // it never arrives; of a delivery: on its way to the client
-	Late         time.Duration // it arrives so much later, behind others
+	Late         time.Duration // it arrives that much later, after others
 	Unanswered   bool          // it arrives, and its answer is lost
 	AnswerLate   time.Duration // its answer comes so much later
-	NoResponders bool          // no leader: the sender is told that nobody is there, and nothing is done
-	Again        time.Duration // of a delivery: it is delivered anew so much later, as if nobody held it
+	NoResponders bool          // no leader: the sender gets "no responders", and nothing is done
+	Again        time.Duration // of a delivery: it is redelivered that much later, as if no client held it
 }
 
 // Broker is one store of streams, with all its servers.
@@ -60,7 +60,7 @@ type Broker struct {
 	streams    map[string]*stream
 	clients    []*client            // in the order in which they came: a seed is to repeat
 	leaderless map[string]time.Time // until when a stream has no leader
-	down       time.Time            // until when nobody can connect
+	down       time.Time            // until when connections are refused
 	numbered   int
 }
 
@@ -125,7 +125,7 @@ func (e *Endpoint) Cut() {
 	e.broker.cut(func(c *client) bool { return c.of == e })
 }
 
-// Kill cuts the endpoint's connections for good: nothing that its process still does is seen.
+// Kill cuts the endpoint's connections permanently: nothing that its process still does is seen.
 func (e *Endpoint) Kill() {
 	e.broker.mu.Lock()
 	defer e.broker.mu.Unlock()
@@ -144,7 +144,7 @@ func (b *Broker) cut(whose func(*client) bool) {
 	})
 }
 
-// Restart ends all connections. For a while nobody can connect; what lives in memory alone is forgotten.
+// Restart ends all connections. For a while connections are refused; state that is only in memory is lost.
 func (b *Broker) Restart(down time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -162,8 +162,9 @@ func (b *Broker) Restart(down time.Duration) {
 	}
 }
 
-// Leaderless takes a stream's leader away for a while: its requests find nobody, and what waits at its
-// consumers is told so. No acknowledged message is lost by that, and none that was not stored comes back.
+// Leaderless takes a stream's leader away for a while: its requests get "no responders", and so do the
+// waiting requests of its consumers. No acknowledged message is lost by that, and none that was not stored
+// comes back.
 func (b *Broker) Leaderless(name string, lasting time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

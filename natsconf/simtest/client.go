@@ -127,7 +127,7 @@ func (b *Broker) interest(subject string) bool {
 	return false
 }
 
-// send passes a message to whoever listens, and reports whether anybody does.
+// send passes a message to its subscribers, and reports whether there are any.
 func (b *Broker) send(subject, reply string, header nats.Header, data []byte) (heard bool) {
 	var head []byte
 	if header != nil {
@@ -136,7 +136,7 @@ func (b *Broker) send(subject, reply string, header nats.Header, data []byte) (h
 	return b.write(subject, reply, head, data)
 }
 
-// status sends a message that is a status alone, with fields.
+// status sends a status message without data, with header fields.
 func (b *Broker) status(reply string, code int, text string, fields nats.Header) {
 	if reply == "" {
 		return
@@ -160,7 +160,7 @@ func (b *Broker) write(subject, reply string, head, data []byte) (heard bool) {
 	return b.writeAs(subject, subject, reply, head, data)
 }
 
-// writeAs writes a message to whoever listens to an inbox, with another subject as its own.
+// writeAs writes a message to the subscribers of an inbox, under another subject.
 func (b *Broker) writeAs(inbox, subject, reply string, head, data []byte) (heard bool) {
 	for _, c := range b.clients {
 		for _, s := range c.subs {

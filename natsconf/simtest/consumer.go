@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// consumer delivers the messages of a stream to who asks for them.
+// consumer delivers the messages of a stream on request.
 type consumer struct {
 	of      *stream
 	name    string
@@ -28,7 +28,7 @@ type consumer struct {
 	floor     uint64   // every message up to here is acknowledged; a sequence of the stream
 	pending   map[uint64]*pending
 	given     map[uint64]int // how often a message was delivered
-	again     []uint64       // what is delivered anew
+	again     []uint64       // messages to redeliver
 	waiting   []*pull
 	unused    *time.Timer // nil: it stays
 }
@@ -79,7 +79,7 @@ func (s *stream) addConsumer(name string, config jetstream.ConsumerConfig) *cons
 	return c
 }
 
-// used puts off the end of a consumer that goes when nobody uses it.
+// used postpones the removal of a consumer that is removed when unused.
 func (c *consumer) used() {
 	if c.config.InactiveThreshold == 0 {
 		return
@@ -133,7 +133,7 @@ func (c *consumer) left() (n int) {
 	return n
 }
 
-// deliver sends what there is to who waits, in turn.
+// deliver sends available messages to the waiting requests, in turn.
 func (c *consumer) deliver() {
 	b := c.of.broker
 	for {
@@ -247,7 +247,7 @@ func (c *consumer) await(m *message, again time.Duration) {
 	}
 }
 
-// expired has a message delivered again that nobody has acknowledged.
+// expired makes an unacknowledged message be delivered again.
 func (c *consumer) expired(sequence uint64, p *pending) {
 	b := c.of.broker
 	b.mu.Lock()

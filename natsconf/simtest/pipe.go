@@ -111,7 +111,7 @@ func (c *Conn) Reset() {
 	}
 }
 
-// end notes how it ended; the first word stands.
+// end records how it ended; only the first call counts.
 func (h *half) end(reader, writer error) {
 	if h.ended == nil {
 		h.ended = reader

@@ -172,8 +172,8 @@ func Open(ctx context.Context, c *natsconf.Conn) error {
 	})
 }
 
-// Seal closes streams for good: they accept no more messages, from any writer, and cannot be opened again. A
-// repeat is harmless. Its errors are those of the server's API.
+// Seal closes streams permanently: they accept no more messages, from any writer, and cannot be opened again.
+// A repeat is harmless. Its errors are those of the server's API.
 func Seal(ctx context.Context, c *natsconf.Conn, streams ...string) error {
 	for _, name := range streams {
 		s, err := c.JS.Stream(ctx, name)

@@ -9,7 +9,7 @@
 //	AUDIT           audit.*.*                                     400 d     who changed what, written once
 //	KV_sessions     $KV.sessions.>                                72 h      records; what pages remember
 //	SESSION_KEYS    session-keys.*                                74 h      keys of personal parts, sealed
-//	NOTICES         notice.*.* notice-read.*.* notice-open.>      30 d      what accounts are told of
+//	NOTICES         notice.*.* notice-read.*.* notice-open.>      30 d      notices to accounts
 //	KV_accounts     $KV.accounts.>                                forever  integrators, members, secrets
 //	KV_keys         $KV.keys.>                                    forever  API keys as digests
 //	KV_logins       $KV.logins.>                                  12 h      login links, dashboard logins
@@ -22,8 +22,8 @@
 //	dispatcher      completion.* resend.*.*                       –         consumer: still to be delivered
 //	retries         retry.*                                       –         consumer: whose retry is due
 //	notices         notice.*.*                                    –         consumer: still to be posted
-//	audit-notices   audit.*.*                                     –         consumer: still to be told
+//	audit-notices   audit.*.*                                     –         consumer: notices to be sent
 //
-// Who may do what with it stands in package permission, once for the servers' configuration, for verifyd
-// check and for the tests.
+// The permissions on it are in package permission, once for the servers' configuration, for verifyd check and
+// for the tests.
 package topology

@@ -55,7 +55,7 @@ const (
 	// DefaultKeepResults is how long records, facts and timelines are kept, and so how long results can be
 	// read. The instant in a session's record decides its expiry.
 	DefaultKeepResults = 72 * time.Hour
-	// IdempotencyTTL is how long an idempotency key stands for its session.
+	// IdempotencyTTL is how long an idempotency key is valid for its session.
 	IdempotencyTTL = 10 * time.Minute
 	// usageTTL covers a year of months and the current one, which is what people compare.
 	usageTTL = 400 * 24 * time.Hour

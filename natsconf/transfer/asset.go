@@ -209,7 +209,7 @@ func (s *Sum) Digest() string {
 	return hex.EncodeToString(b)
 }
 
-// Skip selects the messages that stay behind. nil: none do.
+// Skip selects the messages that are not copied. nil: none.
 type Skip func(stream, subject string) bool
 
 func (s Skip) skips(a Asset, subject string) bool {

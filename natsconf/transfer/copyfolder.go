@@ -48,7 +48,7 @@ type CopyRefusal struct{ Dir, Why, Instead string }
 
 func (e *CopyRefusal) Error() string { return e.Dir + " " + e.Why + "; " + e.Instead }
 
-// copyFolder is a folder that this process alone writes a copy to.
+// copyFolder is a folder that only this process writes a copy to.
 type copyFolder struct {
 	dir    string
 	lock   *flock.Flock

@@ -4,7 +4,7 @@
 //
 // The law:
 //
-//  1. A transfer carries messages: subject, data, and the header fields that are not the server's own. Each
+//  1. A transfer copies messages: subject, data, and the header fields that are not the server's own. Each
 //     one carries its origin (natsconf.Origin): its sequence there, when it was first stored, and when its
 //     life ends. So a second run knows what it has brought already, from the new store alone, and nothing
 //     lives longer for having been moved. A message on a subject that is not its stream's stays behind: no

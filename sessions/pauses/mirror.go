@@ -56,7 +56,7 @@ func (m *Mirror) Changed() <-chan struct{} {
 }
 
 // Serve mirrors until ctx ends, or the bucket has lost entries that were seen in it: then everything must be
-// read anew.
+// read again.
 func (m *Mirror) Serve(ctx context.Context) error {
 	w := m.conn.Watch(ctx, topology.BucketOperations, prefix+">", &m.fresh)
 	defer w.Close()

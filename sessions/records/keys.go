@@ -272,7 +272,7 @@ func (k *sessionKeys) read(ctx context.Context, name string) (*keyPage, uint64, 
 	return page, m.Sequence, nil
 }
 
-// destroy removes a session's key for good: its page is written without it, and the earlier page is
+// destroy removes a session's key permanently: its page is written without it, and the earlier page is
 // overwritten in the servers' files. A repeat is harmless, and finishes one that was interrupted. Its errors
 // are natsconf's, ErrNewer, and ErrUnreadable if the page does not open: it holds others' keys. If the page
 // has aged out, so has the key.

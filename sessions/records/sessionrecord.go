@@ -217,8 +217,8 @@ func (st *Opener) SealerOf(ctx context.Context, ref sessions.KeyRef) (Sealer, er
 	return Sealer{key: key}, err
 }
 
-// DestroyKey removes a session's key for good. A repeat is harmless. Its errors are natsconf's, ErrNewer, and
-// ErrUnreadable if the page of the key does not open: it holds others' keys.
+// DestroyKey removes a session's key permanently. A repeat is harmless. Its errors are natsconf's, ErrNewer,
+// and ErrUnreadable if the page of the key does not open: it holds others' keys.
 func (st *Opener) DestroyKey(ctx context.Context, ref sessions.KeyRef) error {
 	return st.keys.destroy(ctx, ref)
 }

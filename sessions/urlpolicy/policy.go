@@ -55,7 +55,7 @@ func (p *Policy) CheckAddr(ap netip.AddrPort) error {
 func (p *Policy) CheckIP(ip netip.Addr) error { return p.checkIP(ip) }
 
 // Control is the net.Dialer.Control that lets only permitted addresses through. It runs after DNS, once for
-// each address, on the socket that is about to connect: no name can be resolved anew between the check and
+// each address, on the socket that is about to connect: no name can be resolved again between the check and
 // the connection.
 func (p *Policy) Control(network, address string, _ syscall.RawConn) error {
 	if network != "tcp4" && network != "tcp6" {

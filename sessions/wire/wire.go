@@ -31,7 +31,8 @@ type Wire struct {
 }
 
 // errWouldBlock is what a probing read returns when nothing has arrived. It is a temporary net.Error:
-// crypto/tls then forgets it and goes on with the next read; any other error would end the session for good.
+// crypto/tls then forgets it and goes on with the next read; any other error would end the session
+// permanently.
 var errWouldBlock net.Error = wouldBlockError{}
 
 type wouldBlockError struct{}

@@ -90,8 +90,8 @@ func (p *Program) copyCheck() web.Check {
 	}}
 }
 
-// copyFailure returns what is wrong with the copy, or nil: it is further behind than limit, or cannot be made
-// anew.
+// copyFailure returns what is wrong with the copy, or nil: it is further behind than limit, or cannot be
+// replaced.
 func copyFailure(s transfer.CopyState, now time.Time, limit time.Duration) error {
 	late := s.Lag(now) > limit
 	behind := "the copy of the store is " + s.Lag(now).Round(time.Second).String() + " behind"

@@ -104,7 +104,7 @@ func receiverNotice(e alarm.Event) notice.Notice {
 }
 
 // outcomeNotice returns an account's notice about a callback that waits for a person. The first of an hour
-// stands for all of the hour: a receiver that is down causes thousands. It is pure.
+// represents all of the hour: a receiver that is down causes thousands. It is pure.
 func outcomeNotice(e dispatcher.AttemptEnd, now time.Time) (n notice.Notice, ok bool) {
 	why := "nobody knows whether it arrived"
 	switch e.Verdict {

@@ -45,7 +45,7 @@ func (a Actor) IsToken() bool {
 // AtCommandLine reports whether the actor is an operator by having the command line.
 func (a Actor) AtCommandLine() bool { return a.Kind == ActorOperator && a.Network == "" && a.ID == "" }
 
-// String names the actor for people: a name, or what stands for one.
+// String names the actor for people: a name, or a substitute.
 func (a Actor) String() string {
 	switch {
 	case a.Kind == ActorOperator:

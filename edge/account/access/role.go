@@ -46,7 +46,7 @@ const (
 	ActionMembers  Action = "members" // invite, change roles, remove
 	ActionAccount  Action = "account" // another name, and requesting its end
 	ActionRestore  Action = "restore" // withdraw the request for its end
-	ActionOperate  Action = "operate" // quota, login links, disabling, the verified mark: the operator alone
+	ActionOperate  Action = "operate" // quota, login links, disabling, the verified mark: only the operator
 	ActionInvited  Action = "invited" // accept an invite: anyone who has its token
 )
 

@@ -188,9 +188,9 @@ func (s keys) exchange(ctx context.Context, old stored, d secrets.Digest, k acco
 	return fmt.Errorf("%w: %w", natsconf.ErrUncertain, err)
 }
 
-// RevokeKey ends a key, named by its id or by the key itself, for good. Repeating it is harmless. Its errors
-// are ErrNoKey, also for a key of another account, and ErrNotAllowed. An empty account means any; only the
-// operator needs that.
+// RevokeKey ends a key, named by its id or by the key itself, permanently. Repeating it is harmless. Its
+// errors are ErrNoKey, also for a key of another account, and ErrNotAllowed. An empty account means any; only
+// the operator needs that.
 func (s keys) RevokeKey(ctx context.Context, by access.Actor, accountID, name string) (account.Key, error) {
 	done, err := s.log.Turn(ctx)
 	if err != nil {

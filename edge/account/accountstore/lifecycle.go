@@ -28,7 +28,7 @@ type Deletion struct {
 	SignsUntil                    time.Time // until when its owed outcomes are signed
 }
 
-// DeleteAccount ends an account for good. One write removes its members, its invites and its right to
+// DeleteAccount ends an account permanently. One write removes its members, its invites and its right to
 // everything, and sets an end to its signing secrets: they sign the existing outcomes until none is kept any
 // more. Then its keys and its login links are revoked. A repeat, by the account's id, finishes what a crash
 // left. With dry nothing is changed. Its errors are ErrNoAccount and ErrNotAllowed for an actor who is not at

@@ -23,7 +23,7 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// members changes who is in an account, and who is invited.
+// members changes the members of an account, and its invites.
 type members struct{ *records }
 
 // AddMember adds somebody to the account without an invite. Its errors are ErrAlreadyMember, ErrFull,

@@ -23,8 +23,8 @@ import (
 )
 
 // An account's id is made from the name that it was made with, so that two callers that make accounts of one
-// name meet in one entry. That entry belongs to the name for good: an account that takes the name writes it,
-// on condition that no other write did since it was read. It holds
+// name meet in one entry. That entry belongs to the name permanently: an account that takes the name writes
+// it, on condition that no other write did since it was read. It holds
 //
 //   - the account that was made with the name, whatever it is called now;
 //   - or what is left of that account once it is deleted, and the id of the account that has the name since;

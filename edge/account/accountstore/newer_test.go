@@ -147,9 +147,8 @@ func entryOf(t *testing.T, h harness, bucket, subject, id string) (string, []byt
 	return "", nil
 }
 
-// A process that writes a record again writes all of it. What a newer build has put into it would be gone, be
-// it a newer version or a member that this build does not know; so the record is read as far as it can be,
-// and not written.
+// A process that writes a record again writes all of it. What a newer build has put into it would be lost,
+// whether a newer version or an unknown member; so the record is read as far as it can be, and not written.
 func TestNewerRecordsAreNotWrittenAgain(t *testing.T) {
 	h := start(t)
 	a, err := h.store.CreateAccount(t.Context(), operator, "Harbor Guild")

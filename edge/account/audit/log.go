@@ -106,8 +106,8 @@ func (l *Log) write(ctx context.Context, r *Record) error {
 	}
 }
 
-// Conclude is write for the record of a stored change: whatever keeps the record from being written, nobody
-// may take the change for undone.
+// Conclude is write for the record of a stored change: even if the record cannot be written, the change must
+// not be reported as undone.
 func (l *Log) Conclude(ctx context.Context, r *Record) error {
 	return l.Uncertain(l.write(ctx, r))
 }

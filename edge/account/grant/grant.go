@@ -52,7 +52,7 @@ type grantRecord struct {
 	Last *audit.Record `json:"last,omitempty"`
 }
 
-// grantVersion is of grants alone: they are younger than accounts.
+// grantVersion is the version of grants: they are newer than accounts.
 const grantVersion = 1
 
 var (
@@ -161,7 +161,7 @@ func (s *Store) GrantOperator(ctx context.Context, by access.Actor, network, sub
 	return g, s.decide(ctx, by, audit.OperatorGranted, g, func(Grant, error) (Grant, error) { return g, nil })
 }
 
-// RevokeOperator ends an identity's grant; every page reads it anew. Its errors are ErrNoOperator,
+// RevokeOperator ends an identity's grant; every page reads it. Its errors are ErrNoOperator,
 // natsconf.ErrCredential, and ErrNotAllowed for an actor who is not at the command line.
 func (s *Store) RevokeOperator(ctx context.Context, by access.Actor, network, subject string) error {
 	return s.revoke(ctx, by, audit.OperatorRevoked, Grant{Network: network, Subject: subject})

@@ -22,7 +22,7 @@ import (
 // Scope is a part of the management interface that an operator token opens.
 type Scope string
 
-// The scopes. Who may write may read, too: each change is answered with what it made.
+// The scopes. Write scopes include reading: each change is answered with its result.
 const (
 	AccountsRead  Scope = "accounts:read"
 	AccountsWrite Scope = "accounts:write"
@@ -51,8 +51,8 @@ func (g Grant) Allows(s Scope) bool {
 }
 
 const (
-	// MaxToken bounds how long an operator token works: nobody remembers one for longer, and a job that runs
-	// once a year still finds its own.
+	// MaxToken bounds how long an operator token works: tokens are forgotten after that, and a job that runs
+	// once a year still works.
 	MaxToken = 366 * 24 * time.Hour
 	// expiredTokens is how long an operator token is known as an expired one, so that who still sends it
 	// reads why it fails.
@@ -84,8 +84,8 @@ func (g Grant) State(now time.Time) TokenState {
 // operatorTokens makes and ends operator tokens.
 type operatorTokens struct{ s *Store }
 
-// CreateToken makes an operator token and returns it, this once. Its errors are ErrNotAllowed for who is not
-// at the command line, natsconf.ErrCredential and an *input.Error.
+// CreateToken makes an operator token and returns it, this once. Its errors are ErrNotAllowed for actors
+// other than the command line, natsconf.ErrCredential and an *input.Error.
 func (t operatorTokens) CreateToken(ctx context.Context, by access.Actor, name string, scopes []Scope,
 	until time.Time) (token string, g Grant, err error) {
 	if err := checkToken(name, scopes, until, t.s.now()); err != nil {
@@ -130,8 +130,8 @@ func checkToken(name string, scopes []Scope, until, now time.Time) error {
 	return nil
 }
 
-// RevokeToken ends an operator token, named by its id. Each request asks for it anew. Its errors are
-// ErrNoToken, natsconf.ErrCredential, and ErrNotAllowed for who is not at the command line.
+// RevokeToken ends an operator token, named by its id. Each request reads it. Its errors are ErrNoToken,
+// natsconf.ErrCredential, and ErrNotAllowed for actors other than the command line.
 func (t operatorTokens) RevokeToken(ctx context.Context, by access.Actor, id string) error {
 	return t.s.revoke(ctx, by, audit.TokenRevoked, Grant{Token: id})
 }

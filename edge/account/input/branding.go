@@ -59,8 +59,8 @@ func Colour(colour string) (string, error) {
 
 var colourForm = regexp.MustCompile(`^#[0-9a-fA-F]{6}$`)
 
-// ReturnURL checks an address or a site that users are sent back to. It requires https, so that nobody on the
-// way can change where users arrive, and an address that shows where it leads. The error is an *Error.
+// ReturnURL checks an address or a site that users are sent back to. It requires https, so that nobody in
+// between can change where users arrive, and an address that shows where it leads. The error is an *Error.
 func ReturnURL(field, s string) error {
 	if s == "" && field == "return_url" { // nowhere
 		return nil

@@ -246,7 +246,7 @@ func (m *Mirror) Loaded() <-chan struct{} { return m.loaded }
 func (m *Mirror) String() string { return "key mirror" }
 
 // Serve mirrors until ctx ends, or a bucket has lost entries that were seen in it: then everything must be
-// read anew.
+// read again.
 func (m *Mirror) Serve(ctx context.Context) error {
 	accounts := m.conn.Watch(ctx, topology.BucketAccounts, ">", &m.accounts)
 	defer accounts.Close()

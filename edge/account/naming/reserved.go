@@ -19,7 +19,7 @@ admin administrator administration helpdesk help mod moderator moderation offici
 support sysadmin system webmaster trustandsafety
 `
 
-// beside are words that change nothing about a reserved name next to them. Alone they are free.
+// beside are words that do not make a reserved name different. By themselves they are free.
 const beside = `
 the of and by for account accounts app bot center centre check com corp hq id identity inc login net online org page
 services service signin team user users 2 3 4 5 6 7 8 9

@@ -20,8 +20,8 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// MaxKept is how many notices an account can have at a time. They leave by age alone, so that beyond it no
-// notice is stored until older ones have gone: somebody who has 500 unread ones is not helped by more.
+// MaxKept is how many notices an account can have at a time. They are removed only by age, so beyond it no
+// notice is stored until older ones are gone: more would not help somebody with 500 unread ones.
 const MaxKept = 500
 
 // ErrFull is returned for a notice of an account that has MaxKept of them.

@@ -14,8 +14,7 @@ import (
 // fuzzKey is the master key under which the seeds are sealed that a service wrote.
 var fuzzKey = secretbox.Key([]byte("verifyd fuzz seeds, not a secret"))
 
-// An account that is read is written and read back the same, also if what a newer build wrote beside it is
-// kept.
+// An account that is read is written and read back the same, including what a newer build added.
 func FuzzAccount(f *testing.F) {
 	box := fuzzKey.Box(record.SecretUse)
 	f.Add("acc_a", []byte(`{"v":1,"name":"n","quota":7,"created_at":"2026-11-21T12:00:00Z"}`))

@@ -4,8 +4,8 @@
 //
 // The law: a pair is derived from the master key, the account's id and the secret, and stored nowhere. All
 // processes of a store have the master key, and so derive the same pair; a restored or moved store yields it
-// again. The secret alone does not lead to it: integrators have the secret, and could sign in the service's
-// name. A pair begins and ends with its secret, in rotations too.
+// again. It cannot be derived from the secret alone: integrators have the secret, and could sign in the
+// service's name. A pair begins and ends with its secret, in rotations too.
 package signing
 
 import (

@@ -34,7 +34,7 @@ type Account struct {
 	NoticeHost     *string    `json:"notice_host"` // where notices are posted, without the path
 	Members        int        `json:"members"`
 	Keys           int        `json:"keys"` // that work
-	// CreatedBy is who made it, where the audit log reaches back to that; Account alone reads it.
+	// CreatedBy is its creator, if the audit log reaches back to that; only Account reads it.
 	CreatedBy *Creator `json:"created_by"`
 }
 
@@ -48,7 +48,7 @@ type Logo struct {
 // Former is a name that an account had.
 type Former struct {
 	Name      string     `json:"name"`
-	KeptUntil *time.Time `json:"kept_until"` // until when it is nobody else's; nil: nobody noted it
+	KeptUntil *time.Time `json:"kept_until"` // until when no other account can take it; nil: not recorded
 }
 
 // Creator is who made an account.
@@ -81,7 +81,7 @@ func (c *Client) Account(ctx context.Context, id string) (a Account, err error) 
 	return a, c.call(ctx, http.MethodGet, accountPath(id), nil, &a)
 }
 
-// AccountByName finds the account of a name; nil if nobody has it.
+// AccountByName finds the account with a name; nil if there is none.
 func (c *Client) AccountByName(ctx context.Context, name string) (*Account, error) {
 	var page struct {
 		Accounts []Account `json:"accounts"`

@@ -25,7 +25,7 @@ type Key struct {
 	RevokedAt   *time.Time `json:"revoked_at"`
 	Replaces    *string    `json:"replaces"` // id of the key in whose place it was put
 	ReplacedBy  *string    `json:"replaced_by"`
-	LastUsedAt  *time.Time `json:"last_used_at"` // in lists alone
+	LastUsedAt  *time.Time `json:"last_used_at"` // only in lists
 }
 
 // MadeKey is a key in the one answer that shows it.
@@ -65,7 +65,7 @@ func (c *Client) RollKey(ctx context.Context, account, key string, grace time.Du
 	return k, c.create(ctx, keyPath(account, key)+"/roll", in, &k)
 }
 
-// RevokeKey ends a key for good. A repeat is harmless.
+// RevokeKey ends a key permanently. A repeat is harmless.
 func (c *Client) RevokeKey(ctx context.Context, account, key string) (k Key, err error) {
 	return k, c.call(ctx, http.MethodDelete, keyPath(account, key), nil, &k)
 }

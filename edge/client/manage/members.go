@@ -25,11 +25,11 @@ type Invite struct {
 	By        string    `json:"by"`
 	CreatedAt time.Time `json:"created_at"`
 	ExpiresAt time.Time `json:"expires_at"`
-	// Link is in the answer that made it alone. Whoever follows it, and logs in, is a member.
+	// Link is only in the answer that created it. A person who follows it and logs in becomes a member.
 	Link string `json:"link"`
 }
 
-// People is who is in an account, and who may come.
+// People has the members and the open invites of an account.
 type People struct {
 	Members []Member `json:"members"`
 	Invites []Invite `json:"invites"`
@@ -68,8 +68,8 @@ func (c *Client) MoveMember(ctx context.Context, from, to, network, subject, rol
 	return p, c.call(ctx, http.MethodPost, accountPath(from)+"/members/move?"+who.Encode(), in, &p)
 }
 
-// LoginLink is a login link into an account that let somebody in or still may, never the link itself. They
-// are made at the command line of the service's machine alone.
+// LoginLink describes a login link into an account that was or can be used, without the link itself. They are
+// created only at the command line of the service's machine.
 type LoginLink struct {
 	ID        string    `json:"id"`
 	Role      string    `json:"role"`

@@ -10,7 +10,7 @@ import (
 type Secret struct {
 	CreatedAt time.Time  `json:"created_at"`
 	EndsAt    *time.Time `json:"ends_at"`    // when it signs no more; nil: it is the current one
-	PublicKey string     `json:"public_key"` // what checks the signature beside that of the secret
+	PublicKey string     `json:"public_key"` // checks the signature alongside the secret's
 }
 
 // MadeSecret is a signing secret in the one answer that shows it.

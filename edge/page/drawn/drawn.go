@@ -34,7 +34,7 @@ type piece struct {
 	own  int
 }
 
-// New keeps at most that many pages. If there are more, keeping begins anew.
+// New keeps at most that many pages. If there are more, keeping begins again.
 func New[Key comparable](limit int) *Pages[Key] {
 	p := &Pages[Key]{limit: limit, mark: []byte(rand.Text()), pages: map[Key][]piece{}}
 	for i := range p.marks {
