@@ -163,7 +163,7 @@ func abandoned(s decision) callback.Answer {
 	}
 	if s.unreadable {
 		r.Class, r.Detail = failure.Unreadable,
-			"what stands in the place of the claim cannot be read, so that whoever has it may have sent"
+			"the message in place of the claim cannot be read, so its owner may have sent"
 	}
 	if s.giveUp {
 		r.Verdict, r.Detail = facts.VerdictUndeliverable,

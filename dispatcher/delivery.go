@@ -314,7 +314,7 @@ func (a *attempt) storeResult(r facts.Result) disposition {
 			if existing.Class == failure.Unreadable && r.Class != failure.Unreadable {
 				a.c.Log.Error().Str("sid", string(a.ID)).Int("attempt", r.Number).
 					Str("verdict", string(r.Verdict)).Int("status", r.Status).
-					Msg("a result cannot be stored, since something stands in its place that cannot be " +
+					Msg("a result cannot be stored, since the message in its place cannot be " +
 						"read; the attempt is shown as unknown")
 			}
 			a.span.mark(existing.Verdict, existing.Class)

@@ -102,7 +102,7 @@ func TestUnreadableMessagesAreLetGo(t *testing.T) {
 	h.until(t, other.ID, facts.DeliveryDelivered)
 	h.planted(t, topology.StreamCompletions, "resend."+string(other.ID)+".2")
 	consumer := topology.DispatcherConsumers()[0]
-	h.soon(t, "the consumer gives it out for ever", func() bool {
+	h.soon(t, "the consumer gives it out forever", func() bool {
 		return h.leftTo(t, consumer) == 0 && told.Load() >= 3*3
 	})
 	if n := told.Load(); n != 3*3 {

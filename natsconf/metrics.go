@@ -45,7 +45,7 @@ func (c *Conn) Measure(r prometheus.Registerer) {
 	r.MustRegister(c.metrics.batches, c.metrics.waiting, c.metrics.errors,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "verifyd_nats_connected",
-			Help: "1 while the connection to NATS stands, 0 while it is being made anew.",
+			Help: "1 while connected to NATS, 0 while reconnecting.",
 		}, func() float64 {
 			if c.Connected() {
 				return 1

@@ -25,7 +25,7 @@ func TestSilenceEnds(t *testing.T) {
 		}
 		time.Sleep(silentFor) // of the bubble: it costs no time
 		if w.Silent() {
-			t.Error("silent for ever")
+			t.Error("silent forever")
 		}
 		w.recordResult(ErrUncertain)
 		if !w.Silent() {

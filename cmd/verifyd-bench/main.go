@@ -41,12 +41,12 @@ func main() {
 
 // cli is the command line.
 type cli struct {
-	Measure  measureCmd  `cmd:"" default:"withargs" help:"Measure the service on this machine, beside ceilings, and print a table."`
+	Measure  measureCmd  `cmd:"" default:"withargs" help:"Measure the service on this machine, next to ceilings, and print a table."`
 	Evidence evidenceCmd `cmd:"" help:"Run what docs/EVIDENCE.md repeats, and write the figures into it."`
 	Soak     soakCmd     `cmd:"" help:"Run a whole site for long, under faults, and look whether anything is lost, repeated or grows."`
 	Server   serverCmd   `cmd:"" name:"nats-server" hidden:"" help:"A NATS server of the soak."`
 	Child    childCmd    `cmd:"" hidden:"" help:"A child of the bench."`
-	Manual   manualCmd   `cmd:"" hidden:"" help:"Print what packages install beside the bench."`
+	Manual   manualCmd   `cmd:"" hidden:"" help:"Print what packages install with the bench."`
 }
 
 // The exit codes: 1 for a failure, 2 for a command line that is wrong.
@@ -64,7 +64,7 @@ type console struct{ out, err io.Writer }
 // run runs one command line until it is done or ctx ends, and returns the exit code.
 func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	parser, err := kong.New(&cli{}, kong.Name("verifyd-bench"), kong.Writers(out, errOut),
-		kong.Description("Measures verifyd on this machine, beside ceilings."),
+		kong.Description("Measures verifyd on this machine, next to ceilings."),
 		kong.UsageOnError(),
 		kong.Vars{"rows": strings.Join(bench.Rows(), ", ")}, kong.BindTo(ctx, (*context.Context)(nil)))
 	var parsed *kong.Context

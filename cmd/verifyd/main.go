@@ -44,7 +44,7 @@ type cli struct {
 	Serve process.Serve `cmd:"" help:"Run the service."`
 
 	Demo       integrator.Demo   `cmd:"" help:"Run everything on loopback, with a sample integrator, and show a callback."`
-	DemoBeside integrator.Beside `cmd:"" help:"Play integrator, identity network and user beside a running service, and show a callback."`
+	DemoBeside integrator.Beside `cmd:"" help:"Play integrator, identity network and user next to a running service, and show a callback."`
 
 	Key      accounts.Key      `cmd:"" help:"API keys."`
 	Account  accounts.Account  `cmd:"" help:"Accounts."`
@@ -54,7 +54,7 @@ type cli struct {
 	Hosts      delivery.Hosts      `cmd:"" help:"Receiver hosts: where nobody answers, and which are paused."`
 	Deliveries delivery.Deliveries `cmd:"" help:"Callbacks and how they ended."`
 	Sessions   export.Sessions     `cmd:"" help:"An account's sessions, for other programs."`
-	Explain    delivery.Explain    `cmd:"" help:"Tell in plain words what happened to a session, and what to do."`
+	Explain    delivery.Explain    `cmd:"" help:"Explain in plain words what happened to a session, and what to do."`
 
 	Try    integrator.Try    `cmd:"" help:"Judge an integrator's receiver: what it must take, and what it must refuse."`
 	Listen integrator.Listen `cmd:"" help:"Bring the callbacks of a test key's sessions to a program on this machine."`
@@ -68,7 +68,7 @@ type cli struct {
 	Recover storage.Recover `cmd:"" help:"Make a damaged store fit to be served again, and say what it has lost."`
 	Erase   storage.Erase   `cmd:"" help:"Erase what is stored of one user."`
 
-	LogLevel process.LogLevel `cmd:"" help:"Tell the log level of a running process, or change it."`
+	LogLevel process.LogLevel `cmd:"" help:"Show the log level of a running process, or change it."`
 
 	Prepare storage.Prepare `cmd:"" help:"Make what a service on several machines shares: secrets, credentials, the NATS servers' configuration."`
 	Apply   storage.Apply   `cmd:"" help:"Make and change on external NATS servers what verifyd keeps there, with the operator's credential."`

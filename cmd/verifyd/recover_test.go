@@ -105,7 +105,7 @@ func recoverFrom(t *testing.T, stream string) {
 		t.Errorf("the log of operations: %v\n%s", err, out)
 	}
 	if stream == topology.BucketStream(topology.BucketKeys) {
-		if !strings.Contains(said, "API keys that are lost, to be made anew: key_") {
+		if !strings.Contains(said, "lost API keys, to be created again: key_") {
 			t.Errorf("the lost key is not named: %s", said)
 		}
 		key = spare

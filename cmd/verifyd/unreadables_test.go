@@ -56,7 +56,7 @@ func TestUnreadableOutcomeIsSeenByAll(t *testing.T) {
 	r.offset.Add(int64(service.QuietAfter))
 	_ = r.api().read(t, s.Session) // the same again is no news
 	if c := r.Unreadables.Conditions(t.Context()); len(c) != 0 {
-		t.Errorf("told for ever: %+v", c)
+		t.Errorf("told forever: %+v", c)
 	}
 	r.offset.Store(0)
 	other, b := r.begin(t), demo.NewBrowser()

@@ -43,7 +43,7 @@ var hostile = []struct {
 		failure.Reset, 0},
 	{"sends 100, then hangs", func(p peer) { p.say("HTTP/1.1 100 Continue\r\n\r\n") }, unknown,
 		failure.Timeout, 0},
-	{"sends 103 for ever", forever("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"), unknown,
+	{"sends 103 forever", forever("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"), unknown,
 		failure.Protocol, 0},
 	{"sends an endless 103", func(p peer) {
 		p.say("HTTP/1.1 103 Early Hints\r\n")

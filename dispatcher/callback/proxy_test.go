@@ -217,7 +217,7 @@ var badProxies = []struct {
 		"the egress proxy's header is longer than 65536 bytes"},
 	{"answers 200 with one endless line", streams("HTTP/1.1 200 OK\r\nX-A: ", strings.Repeat("x", 1000)),
 		failure.Proxy, "the egress proxy's header is longer than 65536 bytes"},
-	{"sends 103 for ever", streams("", "HTTP/1.1 103 Early Hints\r\n\r\n"), failure.Proxy,
+	{"sends 103 forever", streams("", "HTTP/1.1 103 Early Hints\r\n\r\n"), failure.Proxy,
 		"the egress proxy sent more than 16 informational responses"},
 	{"sends an endless 103", streams("HTTP/1.1 103 Early Hints\r\n", "X-A: b\r\n"), failure.Proxy,
 		"the egress proxy sent 65536 bytes without a final status line"},

@@ -209,7 +209,7 @@ func (a listings) listQuery(raw string, who account.Principal, all bool) (lists.
 	p.mode(who.Key.Test)
 	p.days(&q)
 	if !q.Until.IsZero() && q.Until.Before(q.Since) {
-		p.Faultf("until", "it lies before since")
+		p.Faultf("until", "it is before since")
 	}
 	for _, name := range []string{"limit", "cursor"} {
 		if _, given := values[name]; given && all {
@@ -262,7 +262,7 @@ func (p *parameters) mode(test bool) {
 func (p *parameters) days(q *lists.Query) {
 	from, to := p.day("from"), p.day("to")
 	if !from.IsZero() && !to.IsZero() && to.Before(from) {
-		p.Faultf("to", "it lies before from")
+		p.Faultf("to", "it is before from")
 	}
 	if from.After(q.Since) {
 		q.Since = from

@@ -176,7 +176,7 @@ func (l *listening) fail(ctx context.Context, c devtunnel.Callback, a devtunnel.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.Store.Within())
 	defer cancel()
 	if err := l.Listeners.Answer(ctx, l.key, c.Exchange, a); err != nil {
-		l.Log.Warn().Err(err).Msg("nobody was told that a listener is gone")
+		l.Log.Warn().Err(err).Msg("the end of a listener could not be reported")
 	}
 }
 

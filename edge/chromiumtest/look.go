@@ -60,7 +60,7 @@ func repository(t *testing.T) string {
 		}
 		above := filepath.Dir(dir)
 		if above == dir {
-			t.Fatal("no go.mod lies above the tests' folder")
+			t.Fatal("there is no go.mod above the tests' folder")
 		}
 		dir = above
 	}

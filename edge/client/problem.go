@@ -91,7 +91,7 @@ func newError(response *http.Response, body []byte, now time.Time) *Error {
 	}
 	e := &Error{Status: response.StatusCode, RetryAfter: retryAfter(response.Header.Get("Retry-After"), now)}
 	if err := json.Unmarshal(body, &doc); err != nil || doc.Code == "" {
-		e.Detail = "not in the service's own words; look at what stands between it and this program"
+		e.Detail = "not in the service's own words; look at what is between it and this program"
 		if location := response.Header.Get("Location"); location != "" {
 			e.Detail = "a redirect, which is not followed; is the base URL right?"
 		}

@@ -128,7 +128,7 @@ func (r repeats) reserve(ctx context.Context, t *reservation) (*keptAnswer, *pro
 			continue
 		case !bytes.Equal(kept.Fingerprint, t.fingerprint):
 			return nil, &problem.Problem{Code: problem.CodeIdempotencyReused, Detail: "This " +
-				"Idempotency-Key stands for another request of the last 10 minutes; send a new key for a " +
+				"Idempotency-Key was used for another request of the last 10 minutes; send a new key for a " +
 				"new request."}
 		case kept.Status == 0:
 			return nil, &problem.Problem{Code: problem.CodeIdempotencyInProgress, Detail: "The " +

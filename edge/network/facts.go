@@ -206,4 +206,4 @@ func (c claims) texts(path string) []string {
 	return all
 }
 
-var errNotReported = errors.New("not told")
+var errNotReported = errors.New("not reported")

@@ -108,7 +108,7 @@ var problems = map[Code]kind{
 	CodeConfirmationExpired:   {http.StatusGone, "The session has expired"},
 	CodeIdempotencyInProgress: {http.StatusConflict, "The first request goes on"},
 	CodeIdempotencyReused: {
-		http.StatusUnprocessableEntity, "The idempotency key stands for another request",
+		http.StatusUnprocessableEntity, "The idempotency key was used for another request",
 	},
 	CodeBodyTooLarge:      {http.StatusRequestEntityTooLarge, "The request body is too large"},
 	CodeUnsupportedMedia:  {http.StatusUnsupportedMediaType, "The body is not plain application/json"},

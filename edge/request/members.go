@@ -61,7 +61,7 @@ func syntaxFault(body []byte, err error) *problem.Fault {
 	f := &problem.Fault{Field: memberOf(s.JSONPointer)}
 	switch {
 	case errors.Is(err, jsontext.ErrDuplicateName):
-		f.Code, f.Detail = fault.Duplicate, "the name stands twice in one object; each may stand once"
+		f.Code, f.Detail = fault.Duplicate, "the name occurs twice in one object; each may occur once"
 	case onlyEncoding(body, s.ByteOffset):
 		f.Code = fault.Encoding
 		f.Detail = fmt.Sprintf("at or after byte %d is text that is not UTF-8, or half of a surrogate "+

@@ -9,7 +9,7 @@
 //	email_domains          there is no verified e-mail address of one of the domains
 //	min_account_age        the account at the network is younger
 //	require_groups         the identity belongs to none of the groups
-//	one_identity_per       the identity stands for another user already
+//	one_identity_per       the identity is bound to another user already
 //
 // The last one reads the store and writes to it: Hold is the binding to be made there, and package sessions
 // makes it. It comes last, so that an identity that another rule refuses is never bound.

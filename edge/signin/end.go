@@ -107,7 +107,7 @@ func (h *Handler) toEnd(w http.ResponseWriter, vis visitor, s sessions.Status, t
 const (
 	classMixUp = "mix_up" // the return arrived at another network's address
 	classGone  = "gone"   // the network is no longer configured
-	classStore = "store"  // the store could not say whether the identity stands for another user
+	classStore = "store"  // the store could not say whether the identity is bound to another user
 )
 
 // stageRules is the stage after those of package network.

@@ -194,7 +194,7 @@ func (e *Server) saveWitness(w *witness) {
 	if f := (&Failure{Stream: WitnessFile, At: time.Now(), Cause: err}); !f.Full() {
 		e.latch.note(f)
 	}
-	e.log.Warn().Err(err).Msg("what the store holds could not be noted beside it")
+	e.log.Warn().Err(err).Msg("the store's witness could not be written")
 }
 
 // withBlocks adds the numbers of the streams' block files.

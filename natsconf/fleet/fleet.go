@@ -155,7 +155,7 @@ func (p *Presence) answer(m *nats.Msg) {
 		err = m.Respond(data)
 	}
 	if err != nil {
-		p.log.Warn().Err(err).Msg("this process could not tell of itself")
+		p.log.Warn().Err(err).Msg("this process could not report its state")
 	}
 }
 

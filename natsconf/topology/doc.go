@@ -10,15 +10,15 @@
 //	KV_sessions     $KV.sessions.>                                72 h      records; what pages remember
 //	SESSION_KEYS    session-keys.*                                74 h      keys of personal parts, sealed
 //	NOTICES         notice.*.* notice-read.*.* notice-open.>      30 d      notices to accounts
-//	KV_accounts     $KV.accounts.>                                forever  integrators, members, secrets
-//	KV_keys         $KV.keys.>                                    forever  API keys as digests
+//	KV_accounts     $KV.accounts.>                                forever   integrators, members, secrets
+//	KV_keys         $KV.keys.>                                    forever   API keys as digests
 //	KV_logins       $KV.logins.>                                  12 h      login links, dashboard logins
 //	KV_key-uses     $KV.key-uses.>                                400 d     last use of keys, to the hour
-//	KV_alarms       $KV.alarms.>                                  forever  operator events
+//	KV_alarms       $KV.alarms.>                                  forever   operator events
 //	KV_idempotency  $KV.idempotency.>                             10 min    idempotency keys, tokens sealed
-//	KV_identities   $KV.identities.>                              forever  whose an identity is, hashed
-//	KV_operations   $KV.operations.>                              forever  what operators decided
-//	KV_store        $KV.store.>                                   forever  in service or not, who is erased
+//	KV_identities   $KV.identities.>                              forever   whose an identity is, hashed
+//	KV_operations   $KV.operations.>                              forever   what operators decided
+//	KV_store        $KV.store.>                                   forever   in service or not, who is erased
 //	dispatcher      completion.* resend.*.*                       –         consumer: still to be delivered
 //	retries         retry.*                                       –         consumer: whose retry is due
 //	notices         notice.*.*                                    –         consumer: still to be posted

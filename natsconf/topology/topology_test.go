@@ -93,7 +93,7 @@ func cells(row string) []string {
 func ageText(age time.Duration) string {
 	switch {
 	case age == 0:
-		return "for ever"
+		return "forever"
 	case age >= 10*24*time.Hour:
 		return fmt.Sprintf("%d d", age/(24*time.Hour))
 	case age >= time.Hour:

@@ -56,7 +56,7 @@ func (r *copyRun) begin(ctx context.Context) error {
 		return nil
 	}
 	if r.now, err = r.openLog(s); errors.Is(err, ErrDamaged) || errors.Is(err, os.ErrNotExist) {
-		r.c.Log.Warn().Err(err).Str("dir", r.c.Dir).Msg("the copy is damaged; it is made anew")
+		r.c.Log.Warn().Err(err).Str("dir", r.c.Dir).Msg("the copy is damaged; it is created again")
 		return nil
 	}
 	return err
@@ -153,7 +153,7 @@ func (r *copyRun) notRenewed(err error) error {
 	}
 	if err != nil {
 		r.notBefore = time.Now().Add(r.c.MinRenew)
-		r.c.Log.Error().Err(err).Str("dir", r.c.Dir).Msg("the copy goes on, but cannot be made anew")
+		r.c.Log.Error().Err(err).Str("dir", r.c.Dir).Msg("the copy continues, but cannot be created again")
 	}
 	return nil
 }
@@ -203,7 +203,7 @@ func (r *copyRun) change(b builtCopy) error {
 	}
 	r.now, r.renew = b.log, again
 	r.copied(at, s)
-	r.c.Log.Info().Str("dir", r.c.Dir).Int64("bytes", s.Bytes).Msg("the copy of the store was made anew")
+	r.c.Log.Info().Str("dir", r.c.Dir).Int64("bytes", s.Bytes).Msg("the copy of the store was created again")
 	return nil
 }
 

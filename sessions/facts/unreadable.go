@@ -41,7 +41,7 @@ type UnreadableError struct {
 }
 
 func (e *UnreadableError) Error() string {
-	return fmt.Sprintf("what stands on %s (sequence %d) cannot be read: %v", e.Subject, e.Sequence, e.Cause)
+	return fmt.Sprintf("the message on %s (sequence %d) cannot be read: %v", e.Subject, e.Sequence, e.Cause)
 }
 
 // Unwrap returns the cause.

@@ -39,8 +39,8 @@ type Bindings struct {
 	identityHash *secretbox.Hash // of identities and of users
 }
 
-// ErrIdentityBound is returned if the identity stands for another user.
-var ErrIdentityBound = errors.New("the identity stands for another user")
+// ErrIdentityBound is returned if the identity is bound to another user.
+var ErrIdentityBound = errors.New("the identity is bound to another user")
 
 // BindIdentity makes an identity stand for a user, and no other, for h.For from now. A repeat for the same
 // user is harmless and restarts that time. Its errors are ErrIdentityBound if it stands for another, ErrNewer

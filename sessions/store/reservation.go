@@ -41,7 +41,7 @@ var (
 	// ErrInProgress: the first request with this idempotency key is being answered.
 	ErrInProgress = errors.New("the first request with this idempotency key is still being answered")
 	// ErrNotStarted: no session stands for the idempotency key, and none was to be started.
-	ErrNotStarted = errors.New("no session stands for this idempotency key")
+	ErrNotStarted = errors.New("no session was started with this idempotency key")
 )
 
 // IdempotencyKey names a start of a session. The same key means something else in another account, and for

@@ -11,11 +11,11 @@ const (
 	textLevel      = ", binding %s"
 	textReached    = "; the binding that was reached is %s"
 	textExpired    = "Expired: nobody finished in time"
-	textUnreadable = "Ended without an outcome: what stands in its place cannot be read"
+	textUnreadable = "Ended without an outcome: the message in its place cannot be read"
 	textLost       = "Closed: the store was damaged, and this session's outcome may be among what " +
 		"it lost"
 	textClaimed         = "Attempt %d: claimed%s"
-	textNoClaim         = "Attempt %d: what stands in the place of its claim cannot be read"
+	textNoClaim         = "Attempt %d: the message in place of its claim cannot be read"
 	textGivenUp         = "Attempt %d: given up%s, since the time for tries is over"
 	textWorker          = " by worker %s"
 	textResendRequested = "Attempt %d: asked for by %s"
@@ -72,7 +72,7 @@ var Classes = map[failure.Class]string{
 	failure.Paused:         "the receiver host was paused until shortly before the result left the store",
 	failure.Restored:       "the store was restored from a backup in which the delivery had not ended",
 	failure.Lost:           "the store was damaged, and the callback URL is among what it lost",
-	failure.Unreadable:     "what stands in the place of its claim or its result cannot be read",
+	failure.Unreadable:     "the message in place of its claim or its result cannot be read",
 	failure.Crash:          "the worker ended before it recorded how the attempt ended",
 	failure.Late:           "no connection came free, or the claim's time passed, before the first byte",
 }

@@ -17,7 +17,7 @@ const (
 func splitAuthority(authority string) (host, port string, err error) {
 	if strings.Contains(authority, "@") {
 		return "", "", fault(CodeUserinfo,
-			"a user name or password stands before the host; remove it, callbacks are signed")
+			"there is a user name or password before the host; remove it, callbacks are signed")
 	}
 	if strings.HasPrefix(authority, "[") {
 		i := strings.IndexByte(authority, ']')
@@ -37,7 +37,7 @@ func splitAuthority(authority string) (host, port string, err error) {
 	}
 	if strings.Count(port, ":") > 1 {
 		return "", "", fault(CodeHost,
-			"more than one colon in the host; an IPv6 address stands in brackets, as in "+
+			"more than one colon in the host; an IPv6 address is written in brackets, as in "+
 				"https://[2001:db8::1]/")
 	}
 	return host, port, nil
@@ -70,7 +70,7 @@ func (p *Policy) parseHost(host string) (string, netip.Addr, error) {
 		ip, err := netip.ParseAddr(strings.TrimSuffix(literal, "]"))
 		if err != nil || !ip.Is6() || ip.Zone() != "" || strings.Contains(host, "%") {
 			return "", netip.Addr{},
-				fault(CodeHost, "between the brackets stands no IPv6 address, or one with a zone")
+				fault(CodeHost, "the text between the brackets is no IPv6 address, or one with a zone")
 		}
 		return p.literal(ip)
 	}

@@ -134,7 +134,7 @@ func (b *bench) newSite() (site, error) {
 		"SSL_CERT_FILE=" + h.caFile, // the system's, as a service has for networks
 	}
 	if err := os.WriteFile(h.caFile, b.outside.ca.PEM(), 0o600); err != nil {
-		return h, fmt.Errorf("write the authority of who stands outside: %w", err)
+		return h, fmt.Errorf("write the authority of the outside parties: %w", err)
 	}
 	return h, nil
 }

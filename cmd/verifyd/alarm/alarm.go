@@ -321,7 +321,7 @@ func (k *Keeper) change(ctx context.Context, s string, r record) record {
 	r.Notified = true
 	if _, err := k.store(ctx, s, r); err != nil {
 		k.c.Log.Warn().Err(err).Str("type", string(r.Event.Type)).
-			Msg("an alarm was told, and will be told again")
+			Msg("an alarm was sent, and will be sent again")
 	}
 	return r
 }

@@ -184,7 +184,7 @@ func checkStoreRoom(s *Survey, in provision.Inspection, c config.Config) {
 	default:
 		s.Warn("store", "give the account one: verifyd prepare --store-limit, or max_store where you "+
 			"write its configuration yourself",
-			"%d MiB used, no limit in the account: nobody is told when the disks fill, and no room is "+
+			"%d MiB used, no limit in the account: nobody is notified when the disks fill, and no room is "+
 				"kept for open sessions", in.Used>>20)
 		return
 	}

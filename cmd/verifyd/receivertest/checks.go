@@ -59,7 +59,7 @@ const (
 		"and answer 401."
 	whyChanged = "The signature has to be checked over the body, byte for byte as it came; it seems to be " +
 		"looked at, but not computed."
-	whyOld = "Whoever gets hold of one callback could send it again for ever. Refuse a webhook-timestamp " +
+	whyOld = "Anyone who obtains one callback could send it again forever. Refuse a webhook-timestamp " +
 		"more than 5 minutes off."
 	whyTwo = "While the signing secret rotates there are two, separated by a space: one that matches is " +
 		"enough, whichever it is."
@@ -106,7 +106,7 @@ func checks(another string, slowPause time.Duration) []check {
 			checkKnownFirst, one(func(p *callback.Probe) { p.Secrets = []string{p.Secrets[0], another} }),
 			taken(whyTwo),
 		},
-		{"A signature by a key pair beside it",
+		{"A signature by a key pair in addition",
 			one(func(p *callback.Probe) { p.Secrets = append(p.Secrets, pair) }), taken(whyPair)},
 		{"The same webhook-id again",
 			func(p callback.Probe) []callback.Probe { return []callback.Probe{p, p} }, repeated},
@@ -179,7 +179,7 @@ func repeated(answers []callback.Answer) (Outcome, string) {
 	}
 	if outcome, _ := taken("")(answers[1:]); outcome == Fail {
 		return Fail, "A result that is sent again is the same result: answer 200 and do nothing, or it " +
-			"stays rejected for ever."
+			"stays rejected forever."
 	}
 	return Look, "Both were taken. Look in your own data that this was done once: the same webhook-id is " +
 		"the same result."

@@ -231,9 +231,9 @@ func TestFaultsAreFound(t *testing.T) {
 		},
 		"takes the header for one signature": {
 			&sloppy{wholeHeader: true}, map[string]receivertest.Outcome{
-				"Two signatures, the known one last":  receivertest.Fail,
-				"Two signatures, the known one first": receivertest.Fail,
-				"A signature by a key pair beside it": receivertest.Fail,
+				"Two signatures, the known one last":    receivertest.Fail,
+				"Two signatures, the known one first":   receivertest.Fail,
+				"A signature by a key pair in addition": receivertest.Fail,
 			},
 		},
 		"refuses headers": {
@@ -377,7 +377,7 @@ func TestReports(t *testing.T) {
 	}
 	for _, want := range []string{
 		"FAIL  A timestamp of an hour ago", "pass  A valid callback", "204 No Content",
-		"1 of 16 checks failed.", "send it again for ever",
+		"1 of 16 checks failed.", "send it again forever",
 	} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, table.String())

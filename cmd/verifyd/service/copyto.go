@@ -53,7 +53,7 @@ func (p *Program) startCopier(ctx context.Context) error {
 			Msg("VERIFYD_COPY_TO is on the filesystem of the store: the copy is lost with that disk")
 	}
 	if st := p.Config.Store; st.Key == nil && st.KeyFile == "" {
-		p.Config.Log.Warn().Msg("the master key lies in the data directory: keep a copy of " +
+		p.Config.Log.Warn().Msg("the master key is in the data directory: keep a copy of " +
 			config.SecretFile + " elsewhere, without it the copy of the store opens for nobody")
 	}
 	measureCopy(p.Registry, p.copier)

@@ -35,7 +35,7 @@ func newUnreadables(log zerolog.Logger, now func() time.Time) *unreadables {
 func (u *unreadables) onUnreadable(e *facts.UnreadableError) {
 	u.log.Error().Err(e.Cause).Str("sid", string(e.Session)).Str("subject", e.Subject).
 		Uint64("sequence", e.Sequence).Time("stored", e.At).
-		Msg("what stands in the place of a session's fact was written by no verifyd")
+		Msg("the message in place of a session's fact was written by no verifyd")
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.seen[e.Subject] {
@@ -57,7 +57,7 @@ func (u *unreadables) Conditions(context.Context) []alarm.Condition {
 	}
 	return []alarm.Condition{{
 		Type: alarm.FactsUnreadable,
-		Detail: fmt.Sprintf("something stands on %s (sequence %d) that no verifyd has written: "+
+		Detail: fmt.Sprintf("there is a message on %s (sequence %d) that no verifyd has written: "+
 			"somebody has used a NATS credential for it; what it was to say of the session is not known",
 			u.last.Subject, u.last.Sequence),
 		Data: map[string]any{

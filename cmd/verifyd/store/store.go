@@ -178,7 +178,7 @@ func (s *Store) bindAccounts(ctx context.Context, waiting func(error)) error {
 		var f config.Faults
 		f.Add("secret-key", err.Error(),
 			"set it, or VERIFYD_SECRET_KEY_FILE, as the service that made the store has it; embedded, "+
-				"the key is in "+config.SecretFile+" beside the store unless set")
+				"the key is in "+config.SecretFile+" next to the store unless set")
 		return config.Usage(f.Err())
 	}
 	return err

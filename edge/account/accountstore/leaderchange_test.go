@@ -95,7 +95,7 @@ func (h *trioRig) revoke(t *testing.T, secret string, k account.Key) (took taken
 				"sees everything", now.Sub(acknowledged), took.sighted)
 		}
 		if now.Sub(acknowledged) > natstest.TestTimeout {
-			t.Fatal("the key is taken for ever")
+			t.Fatal("the key is taken forever")
 		}
 		<-time.After(time.Millisecond)
 	}

@@ -190,7 +190,7 @@ func (h harness) signsUntilOutcomesAreGone(t *testing.T, a account.Account, link
 	}
 	h.at(time.Now().Add(topology.DefaultKeepResults + 2*time.Hour))
 	if secrets, _ := h.mirror.SigningSecrets(a.ID); len(secrets) != 0 {
-		t.Errorf("it signs for ever: %d secrets", len(secrets))
+		t.Errorf("it signs forever: %d secrets", len(secrets))
 	}
 	if err := h.store.Settle(t.Context()); err != nil {
 		t.Fatal(err)

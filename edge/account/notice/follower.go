@@ -56,7 +56,7 @@ func (f *Follower) Serve(ctx context.Context) error {
 			_ = m.NakWithDelay(followPause)
 		default:
 			f.Log.Warn().Err(err).Str("subject", m.Subject()).
-				Msg("an account is not told of a record of its audit log")
+				Msg("an account is not notified of a record of its audit log")
 			_ = m.Ack()
 		}
 	})

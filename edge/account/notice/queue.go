@@ -56,7 +56,7 @@ func (q *Queue) Offer(n Notice) {
 	}
 	if len(q.open) >= maxOffered {
 		q.log.Warn().Str("account", n.Account).Str("type", string(n.Type)).
-			Msg("too many notices wait for the store; an account is not told")
+			Msg("too many notices wait for the store; an account is not notified")
 		return
 	}
 	q.open[n.ID] = n
@@ -94,7 +94,7 @@ func (q *Queue) flush(ctx context.Context) {
 		}
 		if err != nil {
 			q.log.Warn().Err(err).Str("account", n.Account).Str("type", string(n.Type)).
-				Msg("an account is not told")
+				Msg("an account is not notified")
 		}
 		q.mu.Lock()
 		delete(q.open, n.ID)

@@ -205,7 +205,7 @@ func newError(response *http.Response, body []byte) *Error {
 		e.RetryAfter = time.Duration(seconds) * time.Second
 	}
 	if err := json.Unmarshal(body, &doc); err != nil || doc.Code == "" {
-		e.Detail = "not in the service's own words; look at what stands between it and this program"
+		e.Detail = "not in the service's own words; look at what is between it and this program"
 		if response.Header.Get("Location") != "" {
 			e.Detail = "a redirect, which is not followed; is the server's address right?"
 		}

@@ -125,7 +125,7 @@ func (h accountPages) askDeletion(w http.ResponseWriter, r *http.Request, v site
 	defer cancel()
 	f := form.New(r)
 	if naming.Clean(f.Text("name")) != naming.Clean(v.Account.Name) {
-		f.Wrong("name", "This is not the account's name. Type it as it stands above.")
+		f.Wrong("name", "This is not the account's name. Type it as it is shown above.")
 		h.drawDelete(w, v, f)
 		return
 	}

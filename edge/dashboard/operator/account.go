@@ -155,7 +155,7 @@ func (h accountPages) askDeletion(w http.ResponseWriter, r *http.Request, v site
 			return err
 		}
 		if naming.Clean(f.Text("name")) != naming.Clean(a.Name) {
-			f.Wrong("name", "This is not the account's name. Type it as it stands above.")
+			f.Wrong("name", "This is not the account's name. Type it as it is shown above.")
 			return nil
 		}
 		_, err = h.Accounts.AskDeletion(ctx, v.AsOperator(), id)

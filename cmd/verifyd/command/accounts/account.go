@@ -29,7 +29,7 @@ type Account struct {
 	List         accountListCmd        `cmd:"" help:"List accounts."`
 	Show         accountShowCmd        `cmd:"" help:"Show an account's members, login links, keys, signing secrets without their values, and quota."`
 	Secret       accountSecretCmd      `cmd:"" help:"Print an account's callback signing secret alone on standard output."`
-	RotateSecret accountRotateCmd      `cmd:"" help:"Give an account a new callback signing secret; the old one signs beside it for a while."`
+	RotateSecret accountRotateCmd      `cmd:"" help:"Give an account a new callback signing secret; the old one signs alongside it for a while."`
 	EndRotation  accountEndRotationCmd `cmd:"" help:"End a rotation now: the old signing secret signs no more."`
 	LoginLink    accountLoginLinkCmd   `cmd:"" help:"Print a link that logs in to an account's dashboard once, within 10 minutes."`
 	RevokeLink   accountRevokeLinkCmd  `cmd:"" name:"revoke-login-link" help:"Take a login link back: nobody can use it any more, and who did is logged in no more."`
@@ -37,7 +37,7 @@ type Account struct {
 	Colour       accountColourCmd      `cmd:"" help:"Set the colour of an account's sign on the end user's page."`
 	Binding      accountBindingCmd     `cmd:"" help:"Set what an account's sessions ask to be proven where their start does not say."`
 	Notices      accountNoticesCmd     `cmd:"" help:"Set where notices to an account are posted: a receiver that fails, a quota that runs out, a key that expires."`
-	Audit        accountAuditCmd       `cmd:"" help:"Tell who changed what in an account, newest first."`
+	Audit        accountAuditCmd       `cmd:"" help:"Show who changed what in an account, newest first."`
 }
 
 type accountCreateCmd struct {

@@ -54,7 +54,7 @@ func (a accountDisableCmd) Run(ctx context.Context, c command.Console) error {
 		err := m.Disable(ctx, acc.ID, a.Reason)
 		return fmt.Sprintf("Account %s is disabled: within a second its keys are refused and nobody signs "+
 			"in for "+
-			"it any more. Outcomes that stand are still delivered. To take it back: verifyd account "+
+			"it any more. Stored outcomes are still delivered. To take it back: verifyd account "+
 			"enable %s",
 			acc.ID, strconv.Quote(a.Name)), err
 	})

@@ -26,7 +26,7 @@ type Operator struct {
 	List      operatorListCmd   `cmd:"" help:"List the operators."`
 	LoginLink operatorLinkCmd   `cmd:"" help:"Print a link that leads to the operator's pages once, within 10 minutes."`
 	Token     OperatorToken     `cmd:"" help:"Operator tokens: what programs manage accounts by, over HTTP."`
-	Audit     operatorAuditCmd  `cmd:"" help:"Tell who became an operator, and which receiver hosts were paused, newest first."`
+	Audit     operatorAuditCmd  `cmd:"" help:"Show who became an operator, and which receiver hosts were paused, newest first."`
 }
 
 // whyOperators explains why no service creates operators, or their tokens, for another machine.

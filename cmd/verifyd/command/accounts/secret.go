@@ -66,7 +66,7 @@ func (a accountRotateCmd) Run(ctx context.Context, c command.Console) error {
 		switch {
 		case err != nil:
 			text = fmt.Sprintf("The store did not say that it took the change. Keep both secrets until "+
-				"verifyd account show %s tells which public key signs.", acc.ID)
+				"verifyd account show %s shows which public key signs.", acc.ID)
 		case !made.Until.IsZero():
 			text = fmt.Sprintf("Callbacks of %s carry both signatures until %s. Put the new secret into the "+
 				"receiver before then.", acc.Name, table.Instant(made.Until))

@@ -153,7 +153,7 @@ var deliveryMeanings = map[facts.DeliveryState]string{
 }
 
 // unreadableMeaning says what to do about a session whose outcome cannot be read.
-const unreadableMeaning = "What stands in the place of this session's outcome was written by no " +
+const unreadableMeaning = "The message in place of this session's outcome was written by no " +
 	"verifyd, so nobody was verified and no callback is sent. {account} starts a new session for this " +
 	"user. Look who has the NATS credentials: OPERATING.md, facts that cannot be read."
 

@@ -31,7 +31,7 @@ type deliveriesRedriveCmd struct {
 	Account string        `placeholder:"NAME" help:"Only those of this account."`
 	Since   time.Duration `default:"72h" help:"Only those whose session was completed within this time."`
 	Limit   int           `default:"${redrive_most}" help:"At most so many."`
-	DryRun  bool          `help:"Tell which would be sent, and send nothing."`
+	DryRun  bool          `help:"Show which would be sent, and send nothing."`
 }
 
 // Run sends callbacks that ended in these ways again, newest first. It prints their sessions on standard

@@ -40,7 +40,7 @@ type exportCmd struct {
 	Network  string `help:"Only sessions that this identity network decided." placeholder:"ID"`
 	Reason   string `enum:",declined,refused,unconfirmed,canceled,expired,unreadable,outcome_lost" default:"" help:"Only sessions that ended for this reason: declined, refused, unconfirmed, canceled, expired, unreadable or outcome_lost."`
 	Binding  string `enum:",link,code,account" default:"" help:"Only sessions that ask for this to be proven: link, code or account."`
-	Delivery string `enum:",none,due,claimed,delivered,rejected,unknown,undeliverable" default:"" help:"Only sessions whose callback stands so: none, due, claimed, delivered, rejected, unknown or undeliverable."`
+	Delivery string `enum:",none,due,claimed,delivered,rejected,unknown,undeliverable" default:"" help:"Only sessions whose callback is in this state: none, due, claimed, delivered, rejected, unknown or undeliverable."`
 	From     string `placeholder:"DAY" help:"Only sessions that were started on this day, in UTC, or later, as in 2026-11-21."`
 	To       string `placeholder:"DAY" help:"Only sessions that were started on this day, in UTC, or earlier."`
 }
@@ -100,7 +100,7 @@ func (e exportCmd) query() (lists.Query, error) {
 		}
 	}
 	if !q.Until.IsZero() && !q.Since.Before(q.Until) {
-		return q, fmt.Errorf("--to: %s lies before --from %s; give a later day", e.To, e.From)
+		return q, fmt.Errorf("--to: %s is before --from %s; give a later day", e.To, e.From)
 	}
 	return q, nil
 }

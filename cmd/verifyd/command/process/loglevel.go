@@ -24,7 +24,7 @@ const (
 
 // LogLevel shows the log level of a running process, or changes it.
 type LogLevel struct {
-	Level       string        `arg:"" optional:"" help:"trace, debug, info, warn or error; without one the level is told."`
+	Level       string        `arg:"" optional:"" help:"trace, debug, info, warn or error; without one the level is shown."`
 	For         time.Duration `help:"For how long; after it the level is what it was. Default: for good."`
 	AdminListen string        `group:"process" default:"127.0.0.1:9090" help:"Operators' address of the process."`
 }

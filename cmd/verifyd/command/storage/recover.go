@@ -91,9 +91,9 @@ func endRecovery(ctx context.Context, c command.Console, s *store.Store) error {
 		return err
 	}
 	for what, names := range map[string][]string{
-		"API keys that are lost, to be made anew": found.LostKeys,
-		"Accounts that are lost":                  found.LostAccounts,
-		"API keys that were revoked again":        found.Revoked,
+		"lost API keys, to be created again": found.LostKeys,
+		"Accounts that are lost":             found.LostAccounts,
+		"API keys that were revoked again":   found.Revoked,
 	} {
 		if len(names) > 0 {
 			_, _ = fmt.Fprintf(c.Out, "%s: %s\n", what, strings.Join(names, ", "))
