@@ -241,7 +241,7 @@ var badProxies = []struct {
 		"closed the connection before it gave a tunnel"},
 }
 
-// streams returns a behaviour that never comes to an end.
+// streams returns a behaviour that never ends.
 func streams(first, more string) func(egressConn, string) {
 	return func(c egressConn, _ string) {
 		c.say(first)

@@ -9,7 +9,7 @@
 //	account       this one
 //	entry         entries of buckets: conditional writes, lists
 //	audit         the log of who changed what
-//	record        accounts and keys as they lie in the store
+//	record        accounts and keys as they are stored
 //	grant         login links, operator tokens, and who is an operator
 //	keyuse        when each key was last used
 //	keymirror     accounts and keys in memory, for requests

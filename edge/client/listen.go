@@ -17,7 +17,7 @@ const (
 	maxLineBytes = 256 << 10
 	// defaultBeat is taken where the service names none.
 	defaultBeat = 15 * time.Second
-	// answerTimeout bounds the word that a callback has ended.
+	// answerTimeout bounds the report that a callback has ended.
 	answerTimeout = 10 * time.Second
 	// maxRefusalBytes is more than any problem document.
 	maxRefusalBytes = 64 << 10

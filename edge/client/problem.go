@@ -12,7 +12,7 @@ import (
 // Code names a kind of problem. Codes never change their meaning; new ones may appear.
 type Code string
 
-// The codes that a program may want to tell apart. The service's documentation lists all of them.
+// The codes that a program may want to distinguish. The service's documentation lists all of them.
 const (
 	// CodeInvalidRequest: 400: Fields says which members are wrong, and how
 	CodeInvalidRequest Code = "invalid_request"

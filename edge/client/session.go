@@ -63,7 +63,7 @@ const (
 )
 
 // Start starts a session. It tries up to six times within ctx, under one idempotency key, while no answer
-// comes, or a 502, 503 or 504, or the word that an earlier call with the key still runs. Its errors are
+// comes, or a 502, 503 or 504, or the answer that an earlier call with the key is in progress. Its errors are
 // *Error and *NoAnswer; after a *NoAnswer a session may exist that nobody has the link of, and a repeat
 // starts another where v has no idempotency key.
 func (c *Client) Start(ctx context.Context, v Verification) (Started, error) {

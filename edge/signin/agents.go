@@ -137,8 +137,8 @@ const (
 
 // apps are recognised by the first match, so that those that also carry another's mark come before it.
 // Telegram and X on iOS, and Discord and Slack everywhere by default, open Safari's view or a Chrome tab,
-// which providers accept and nobody can tell apart (https://zenn.dev/kecy/articles/f51851e42c4243 compares
-// the User-Agents of apps).
+// which providers accept and which cannot be distinguished (https://zenn.dev/kecy/articles/f51851e42c4243
+// compares the User-Agents of apps).
 var apps = []app{
 	{"Instagram", []string{"Instagram "}, byIntent},
 	{"Messenger", []string{"FBAN/Messenger", "FB_IAB/MESSENGER", "FB_IAB/Orca-Android", "MessengerLite"},

@@ -77,7 +77,7 @@ func report(text string) {
 		return // nobody asked for it
 	}
 	defer func() { _ = f.Close() }()
-	_, _ = f.WriteString(text) // in one write: packages run beside each other
+	_, _ = f.WriteString(text) // in one write: packages run in parallel
 }
 
 func longest() (text string) {

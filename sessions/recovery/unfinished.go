@@ -1,5 +1,5 @@
-// Package recovery finds the deliveries that have not ended, and ends those whose end nobody knows, in a
-// store that was restored from a backup or damaged.
+// Package recovery finds the deliveries that have not ended, and ends those whose end is unknown, in a store
+// that was restored from a backup or damaged.
 package recovery
 
 import (

@@ -78,9 +78,9 @@ func (why Purpose) Admits(s storestate.Record) error {
 	return config.Usage(&storestate.Error{Record: s})
 }
 
-// Open starts the embedded server, or connects to the external one, and makes sure of the topology. Only
-// a service may update it; a command leaves what is there. For an embedded store that another process holds
-// the error is embedded.ErrLocked.
+// Open starts the embedded server, or connects to the external one, and ensures the topology. Only a service
+// may update it; a command leaves what is there. For an embedded store that another process holds the error
+// is embedded.ErrLocked.
 func Open(ctx context.Context, c config.Store, log zerolog.Logger, why Purpose) (_ *Store, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
 	defer cancel()

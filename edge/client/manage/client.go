@@ -145,7 +145,7 @@ func (s *server) send(ctx context.Context, method, path, key string, in, out any
 	return nil
 }
 
-// The codes that a program may want to tell apart; the service's documentation lists all of them.
+// The codes that a program may want to distinguish; the service's documentation lists all of them.
 const (
 	CodeScopeMissing    = "scope_missing" // 403: Detail names the scope
 	CodeAccountNotFound = "account_not_found"

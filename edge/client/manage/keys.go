@@ -33,8 +33,8 @@ type MadeKey struct {
 	Key
 
 	Secret string `json:"secret"`
-	// Stored is false if the store did not say that it took the change. The secret may work or not: keep it,
-	// and the key that it was to replace, until Keys shows which does.
+	// Stored is false if the store did not confirm the change. The secret may work or not: keep it, and the
+	// key that it was to replace, until Keys shows which does.
 	Stored bool `json:"stored"`
 }
 

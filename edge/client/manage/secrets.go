@@ -19,8 +19,8 @@ type MadeSecret struct {
 
 	PreviousEndsAt *time.Time `json:"previous_ends_at"` // until when the one before it signs too; nil: no more
 	Value          string     `json:"secret"`
-	// Stored is false if the store did not say that it took the change. Keep both secrets until Secrets shows
-	// which public key signs.
+	// Stored is false if the store did not confirm the change. Keep both secrets until Secrets shows which
+	// public key signs.
 	Stored bool `json:"stored"`
 }
 

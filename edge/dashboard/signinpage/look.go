@@ -178,7 +178,7 @@ func (h *Handler) picture(r *http.Request, f *form.Form) (**branding.Logo, error
 	case err != nil:
 		return nil, err
 	case file == nil && f.Text(fieldNoLogo) == "":
-		return nil, nil //nolint:nilnil // as it stands
+		return nil, nil //nolint:nilnil // as it is
 	case file != nil:
 		h.logos.Lock()
 		defer h.logos.Unlock()
