@@ -100,7 +100,7 @@ func (t *destination) startReady(ctx context.Context) {
 			break
 		}
 		if slot == nil {
-			t.putOff(wait)
+			t.postpone(wait)
 			continue
 		}
 		dl := t.starting
@@ -140,8 +140,8 @@ func (t *destination) take() (slot *connSlot, wait time.Duration) {
 	return t.connections.start(dl.Account, reportContact), 0
 }
 
-// putOff returns the delivery that was taken and not started to JetStream.
-func (t *destination) putOff(wait time.Duration) {
+// postpone returns the delivery that was taken and not started to JetStream.
+func (t *destination) postpone(wait time.Duration) {
 	dl := t.starting
 	t.starting = nil
 	t.d.budget.Release(dl.Account)
@@ -185,7 +185,7 @@ func (t *destination) handBack(wanted func(*delivery) bool) {
 // actor panics.
 func (t *destination) drain() {
 	if t.starting != nil {
-		t.putOff(0)
+		t.postpone(0)
 	}
 	t.d.budget.Remove(&t.place)
 	for !t.connections.closeAll() {

@@ -27,6 +27,10 @@ var retiredParts = map[string]string{
 	"house":    "what it is: a rig, a service",
 	"mend":     "fix",
 	"orphan":   "stale",
+	"bury":     "what it does: strip, remove",
+	"deed":     "action, or audit entry",
+	"untold":   "pending",
+	"teller":   "notifier",
 }
 
 // retiredPhrases are found in comments and in documents. Line breaks count as spaces.
@@ -39,6 +43,16 @@ var retiredPhrases = []struct {
 	{regexp.MustCompile(`\bswitchboard\b`), "entry point"},
 	{regexp.MustCompile(`\b[Tt]he house\b`), "layout"},
 	{regexp.MustCompile(`\bneeds? to be mended\b`), "invalid; to be fixed"},
+	{regexp.MustCompile(`\bfor ever\b`), "forever, or permanently"},
+	{regexp.MustCompile(`\bin vain\b`), "without success"},
+	{regexp.MustCompile(`\b(taken|takes|took) away\b`), "removed"},
+	{regexp.MustCompile(`\bhands? on (each|what|the|those|all)\b`), "passes on, or calls … with"},
+	{regexp.MustCompile(`\bholds? (it|them|each|that) against\b`), "compares with"},
+	{regexp.MustCompile(`\b(is|are) told apart\b`), "distinguished"},
+	{regexp.MustCompile(`\bbeside each other\b`), "in parallel, or next to each other"},
+	{regexp.MustCompile(`\b(lies|lie) (in|where|there|here|beside|between)\b`), "is stored, is"},
+	{regexp.MustCompile(`\bwithout a word\b`), "silently"},
+	{regexp.MustCompile(`\bbe it (that|a|an|the|with)\b`), "even if, whether"},
 }
 
 // retiredVerb is the verb of a doc comment: "Name gives the name".

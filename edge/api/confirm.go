@@ -21,7 +21,7 @@ import (
 // Levels are the operator's choices of what sessions require to be proven.
 type Levels struct {
 	Default proof.Level // if neither the request nor the account sets one; empty: proof.Link
-	Least   proof.Level // that a request may ask for; empty: proof.Link
+	Min     proof.Level // that a request may ask for; empty: proof.Link
 }
 
 // level returns what a session requires to be proven, as set by its request, or else by its account, or else
@@ -30,15 +30,15 @@ func (a *api) level(who account.Principal, v verification) (proof.Level, *proble
 	asked := v.level
 	if asked == "" {
 		asked = who.Account.Level.Or(a.Levels.Default).Or(proof.Link)
-		if !asked.AtLeast(a.Levels.Least) {
-			asked = a.Levels.Least
+		if !asked.AtLeast(a.Levels.Min) {
+			asked = a.Levels.Min
 		}
 	}
 	var f problem.Fault
 	switch {
-	case !asked.AtLeast(a.Levels.Least):
+	case !asked.AtLeast(a.Levels.Min):
 		f.Detail = fmt.Sprintf("the field is %q; the operator of this service allows %q at least", asked,
-			a.Levels.Least)
+			a.Levels.Min)
 	case asked == proof.Account && !a.Proves(v.platform, who.Key.Test):
 		f.Detail = fmt.Sprintf("the session asks for %q, and no identity network here proves who has an "+
 			"account on the platform %.40q; ask for %q, or for a platform that one proves", asked, v.platform,

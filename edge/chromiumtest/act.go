@@ -98,7 +98,7 @@ func loaded(ctx context.Context, target *chromedp.Target) error {
 func attempt[T any](tab context.Context, action chromedp.Action[T]) (T, error) {
 	v, err := bounded(tab, action)
 	if err != nil {
-		err = fmt.Errorf("%w\n%s", err, tell(tab))
+		err = fmt.Errorf("%w\n%s", err, describe(tab))
 	}
 	return v, err
 }
@@ -133,8 +133,8 @@ func bounded[T any](tab context.Context, action chromedp.Action[T]) (T, error) {
 	}
 }
 
-// tell returns what helps to understand a tab that does not go on.
-func tell(tab context.Context) string {
+// describe returns what helps to understand a tab that does not go on.
+func describe(tab context.Context) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(tab), describeWithin)
 	defer cancel()
 	page, err := chromedp.Run(ctx,

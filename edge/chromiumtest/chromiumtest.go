@@ -73,7 +73,7 @@ func Profile(tab context.Context, t *testing.T) context.Context {
 	own, end := chromedp.NewContext(tab, chromedp.WithNewBrowserContext())
 	t.Cleanup(end)
 	if err := chromedp.Do(own); err != nil {
-		t.Fatalf("the browser opens no profile: %v\n%s", err, tell(tab))
+		t.Fatalf("the browser opens no profile: %v\n%s", err, describe(tab))
 	}
 	return own
 }

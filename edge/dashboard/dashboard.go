@@ -121,12 +121,12 @@ func New(c Config) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	told, err := notices.New(s, c.Notices, c.Addresses)
+	noticePages, err := notices.New(s, c.Notices, c.Addresses)
 	if err != nil {
 		return nil, err
 	}
 	return &Handler{slices.Concat(in.Routes(), pages.Routes(), sent.Routes(), signInPage.Routes(),
-		told.Routes(), operators.Routes(), s.Routes())}, nil
+		noticePages.Routes(), operators.Routes(), s.Routes())}, nil
 }
 
 // Routes returns the route table, for api.Config.

@@ -74,9 +74,9 @@ func (b *bound[K]) makeRoom(at time.Duration) {
 	}
 	maps.DeleteFunc(b.states, func(_ K, s State) bool { return s.full(at) })
 	if excess := len(b.states) - (b.max - b.max/roomShare); excess > 0 {
-		least := slices.Sorted(maps.Values(b.states))[excess-1]
+		smallest := slices.Sorted(maps.Values(b.states))[excess-1]
 		maps.DeleteFunc(b.states, func(_ K, s State) bool {
-			drop := s <= least && excess > 0
+			drop := s <= smallest && excess > 0
 			if drop {
 				excess--
 			}

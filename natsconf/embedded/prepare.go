@@ -28,7 +28,7 @@ func (f *files) prepare() error {
 		return err
 	}
 	if f.recovering {
-		found.witness = begunAnew() // everything is delivered again; what is known to have ended stays so
+		found.witness = initialWitness() // everything is redelivered; ended deliveries stay ended
 	}
 	if err := f.makeReady(found); err != nil {
 		return err

@@ -72,8 +72,8 @@ func (w *witness) mark(stream string) *mark {
 	return nil
 }
 
-// begunAnew returns a witness of the durable consumers alone, each at its stream's beginning.
-func begunAnew() *witness {
+// initialWitness returns a witness with only the durable consumers, each at its stream's beginning.
+func initialWitness() *witness {
 	anew := &witness{Version: witnessVersion}
 	for _, s := range topology.DispatcherConsumers() {
 		anew.Streams = append(anew.Streams, mark{

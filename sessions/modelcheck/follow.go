@@ -27,11 +27,11 @@ func Follow[S comparable](m Model[S], trace []string, seen func(from, to S) stri
 	for _, s := range m.Initial {
 		visit(place{s, 0})
 	}
-	most := 0
+	longest := 0
 	for len(next) > 0 {
 		p := next[len(next)-1] // depth first: one path is enough
 		next = next[:len(next)-1]
-		if most = max(most, p.at); p.at == len(trace) && m.Ended(p.state) {
+		if longest = max(longest, p.at); p.at == len(trace) && m.Ended(p.state) {
 			return nil
 		}
 		m.Steps(p.state, func(_ Event, to S) {
@@ -44,5 +44,5 @@ func Follow[S comparable](m Model[S], trace []string, seen func(from, to S) stri
 		})
 	}
 	return fmt.Errorf("the model does not allow %s: it goes along up to step %d",
-		strings.Join(trace, ", "), most)
+		strings.Join(trace, ", "), longest)
 }

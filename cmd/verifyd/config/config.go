@@ -118,10 +118,10 @@ func (s Settings) edgeConfig(c *Config, f *Faults) {
 	}
 	c.TrustedProxies, c.PlainSessions = prefixes(f, "trusted-proxies", s.TrustedProxies), s.PlainSessions
 	c.Levels = api.Levels{
-		Default: level(f, "binding", s.Binding), Least: level(f, "min-binding", s.MinBinding),
+		Default: level(f, "binding", s.Binding), Min: level(f, "min-binding", s.MinBinding),
 	}
-	if !c.Levels.Default.AtLeast(c.Levels.Least) {
-		c.Levels.Default = c.Levels.Least
+	if !c.Levels.Default.AtLeast(c.Levels.Min) {
+		c.Levels.Default = c.Levels.Min
 	}
 	if c.StoreWait = s.StoreWait; c.StoreWait < time.Second || c.StoreWait > limit.MaxStoreWait {
 		f.Add("store-wait", fmt.Sprintf("%s is out of range", s.StoreWait),

@@ -106,28 +106,28 @@ func (i *Integrator) receive(w http.ResponseWriter, r *http.Request) {
 	got := &Received{Header: r.Header, Body: body}
 	r = r.WithContext(context.WithValue(r.Context(), receivedKey{}, got))
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	said := &overheard{ResponseWriter: w}
-	i.desk.ServeHTTP(said, r)
-	if said.status != http.StatusOK {
-		got.answer = said.words.String()
+	recorded := &recordedAnswer{ResponseWriter: w}
+	i.desk.ServeHTTP(recorded, r)
+	if recorded.status != http.StatusOK {
+		got.answer = recorded.words.String()
 	}
 	i.received <- *got
 }
 
-// overheard records a copy of an answer.
-type overheard struct {
+// recordedAnswer records a copy of an answer.
+type recordedAnswer struct {
 	http.ResponseWriter
 
 	status int
 	words  bytes.Buffer
 }
 
-func (o *overheard) WriteHeader(status int) {
+func (o *recordedAnswer) WriteHeader(status int) {
 	o.status = status
 	o.ResponseWriter.WriteHeader(status)
 }
 
-func (o *overheard) Write(b []byte) (int, error) {
+func (o *recordedAnswer) Write(b []byte) (int, error) {
 	o.words.Write(b)
 	return o.ResponseWriter.Write(b)
 }

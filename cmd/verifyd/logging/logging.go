@@ -48,8 +48,8 @@ type cause struct {
 
 // repeat is how often a cause came since an instant.
 type repeat struct {
-	since              time.Time
-	written, withholds int
+	since             time.Time
+	written, withheld int
 }
 
 // New returns a logger that writes lines of a level or above to out. The messages in always are never
@@ -173,7 +173,7 @@ func (j *Logger) withhold(l zerolog.Level, line []byte) bool {
 		r.written++
 		return false
 	}
-	r.withholds++
+	r.withheld++
 	j.suppressed.Inc()
 	return true
 }
@@ -209,8 +209,8 @@ func (j *Logger) flush(before time.Time) {
 	j.mu.Unlock()
 	log := zerolog.New(j.out).With().Timestamp().Logger()
 	for c, r := range over {
-		if r.withholds > 0 {
-			log.WithLevel(c.level).Str("cause", c.why).Int("suppressed", r.withholds).Time("since", r.since).
+		if r.withheld > 0 {
+			log.WithLevel(c.level).Str("cause", c.why).Int("suppressed", r.withheld).Time("since", r.since).
 				Msg(c.message)
 		}
 	}

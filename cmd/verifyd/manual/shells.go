@@ -153,7 +153,7 @@ func (p Program) fish() string {
 	for _, c := range p.commands() {
 		when := fmt.Sprintf("complete -c %s -n %s", name, single(at+" "+`"`+c.path+`"`))
 		for _, child := range c.children {
-			fmt.Fprintf(&b, "%s -f -a %s -d %s\n", when, child.Name, fished(child.Help))
+			fmt.Fprintf(&b, "%s -f -a %s -d %s\n", when, child.Name, fishQuoted(child.Help))
 		}
 		for _, f := range c.flags {
 			fmt.Fprintf(&b, "%s -l %s", when, f.Name)
@@ -164,11 +164,11 @@ func (p Program) fish() string {
 			case takesFile(f):
 				b.WriteString(" -rF")
 			case values(f) != nil:
-				fmt.Fprintf(&b, " -xa %s", fished(strings.Join(values(f), " ")))
+				fmt.Fprintf(&b, " -xa %s", fishQuoted(strings.Join(values(f), " ")))
 			case !f.IsBool():
 				b.WriteString(" -x")
 			}
-			fmt.Fprintf(&b, " -d %s\n", fished(f.Help))
+			fmt.Fprintf(&b, " -d %s\n", fishQuoted(f.Help))
 		}
 	}
 	return b.String()
@@ -177,7 +177,7 @@ func (p Program) fish() string {
 // single returns text in the single quotes of bash and zsh.
 func single(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// fished returns text in the single quotes of fish.
-func fished(text string) string {
+// fishQuoted returns text in the single quotes of fish.
+func fishQuoted(text string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(text) + "'"
 }

@@ -336,8 +336,8 @@ func TestTheEndOfAWaitIsNoAnswer(t *testing.T) {
 	defer b.Close()
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if accepts, said := b.Accepts(over); accepts || strings.Contains(said, "listens") {
-		t.Errorf("%t: %s", accepts, said)
+	if accepts, result := b.Accepts(over); accepts || strings.Contains(result, "listens") {
+		t.Errorf("%t: %s", accepts, result)
 	}
 }
 

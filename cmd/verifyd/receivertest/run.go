@@ -147,7 +147,7 @@ func (b *Bench) valid() callback.Probe {
 
 // Accepts reports whether the receiver accepts a valid callback now, and its answer. It is for waiting until
 // the receiver has the secret.
-func (b *Bench) Accepts(ctx context.Context) (accepts bool, said string) {
+func (b *Bench) Accepts(ctx context.Context) (accepts bool, result string) {
 	answer, err := b.send(ctx, b.valid())
 	if err != nil {
 		return false, err.Error()

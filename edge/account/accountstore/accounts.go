@@ -35,12 +35,12 @@ func (s accounts) SetQuota(ctx context.Context, by access.Actor, id string, quot
 					"default", quota),
 		}
 	}
-	_, err := s.change(ctx, by, id, access.ActionOperate, func(a *account.Account, _ time.Time) (deed,
+	_, err := s.change(ctx, by, id, access.ActionOperate, func(a *account.Account, _ time.Time) (effect,
 		error) {
 		if a.Quota == quota {
-			return deed{}, errUnchanged
+			return effect{}, errUnchanged
 		}
-		d := deed{
+		d := effect{
 			what: audit.QuotaSet, detail: map[string]string{
 				"from": strconv.FormatInt(a.Quota, 10), "to": strconv.FormatInt(quota, 10),
 			},

@@ -25,15 +25,15 @@ func (s accounts) SetReturnURL(ctx context.Context, by access.Actor, id, to stri
 	if err := input.ReturnURL("return_url", to); err != nil {
 		return err
 	}
-	_, err := s.change(ctx, by, id, access.ActionBranding, func(a *account.Account, _ time.Time) (deed,
+	_, err := s.change(ctx, by, id, access.ActionBranding, func(a *account.Account, _ time.Time) (effect,
 		error) {
 		if a.ReturnURL == to {
-			return deed{}, errUnchanged
+			return effect{}, errUnchanged
 		}
-		d := deed{what: audit.ReturnURLSet, detail: map[string]string{"from": a.ReturnURL, "to": to}}
+		d := effect{what: audit.ReturnURLSet, detail: map[string]string{"from": a.ReturnURL, "to": to}}
 		if site := origin.Of(to); to != "" && !slices.Contains(a.ReturnOrigins, site) {
 			if by.Kind != access.ActorOperator || len(a.ReturnOrigins) >= input.MaxOrigins {
-				return deed{}, notAllowedOrigin(site, a.ReturnOrigins)
+				return effect{}, notAllowedOrigin(site, a.ReturnOrigins)
 			}
 			a.ReturnOrigins = append(slices.Clone(a.ReturnOrigins), site)
 			d.detail["allowed"] = site
@@ -60,19 +60,19 @@ func (s accounts) SetReturnOrigins(ctx context.Context, by access.Actor, id stri
 	if err != nil {
 		return err
 	}
-	_, err = s.change(ctx, by, id, access.ActionBranding, func(a *account.Account, _ time.Time) (deed,
+	_, err = s.change(ctx, by, id, access.ActionBranding, func(a *account.Account, _ time.Time) (effect,
 		error) {
 		if slices.Equal(a.ReturnOrigins, origins) {
-			return deed{}, errUnchanged
+			return effect{}, errUnchanged
 		}
 		if used := origin.Of(a.ReturnURL); a.ReturnURL != "" && !slices.Contains(origins, used) {
-			return deed{}, &input.Error{
+			return effect{}, &input.Error{
 				Field: "return_origins",
 				Detail: fmt.Sprintf("the link back leads to %s; change the link before you take that "+
 					"site away", used),
 			}
 		}
-		d := deed{
+		d := effect{
 			what: audit.ReturnOriginsSet, detail: map[string]string{
 				"from": strings.Join(a.ReturnOrigins, " "), "to": strings.Join(origins, " "),
 			},
@@ -90,12 +90,12 @@ func (s accounts) SetColour(ctx context.Context, by access.Actor, id, colour str
 	if err != nil {
 		return err
 	}
-	_, err = s.change(ctx, by, id, access.ActionBranding, func(a *account.Account, _ time.Time) (deed,
+	_, err = s.change(ctx, by, id, access.ActionBranding, func(a *account.Account, _ time.Time) (effect,
 		error) {
 		if a.Colour == colour {
-			return deed{}, errUnchanged
+			return effect{}, errUnchanged
 		}
-		d := deed{what: audit.ColourSet, detail: map[string]string{"from": a.Colour, "to": colour}}
+		d := effect{what: audit.ColourSet, detail: map[string]string{"from": a.Colour, "to": colour}}
 		a.Colour = colour
 		return d, nil
 	})
@@ -131,13 +131,13 @@ func (s accounts) SetLook(ctx context.Context, by access.Actor, id string, to Lo
 		}
 		*c.colour = &colour
 	}
-	_, err := s.change(ctx, by, id, access.ActionBranding, func(a *account.Account, _ time.Time) (deed,
+	_, err := s.change(ctx, by, id, access.ActionBranding, func(a *account.Account, _ time.Time) (effect,
 		error) {
 		detail := to.apply(a)
 		if len(detail) == 0 {
-			return deed{}, errUnchanged
+			return effect{}, errUnchanged
 		}
-		return deed{what: audit.LookSet, detail: detail}, nil
+		return effect{what: audit.LookSet, detail: detail}, nil
 	})
 	return err
 }
@@ -190,7 +190,7 @@ func (s accounts) SetBinding(ctx context.Context, by access.Actor, id string, to
 		return &input.Error{Field: "max_users", Detail: fmt.Sprintf(
 			"%d is out of range; use 1 to %d, or 0 for any number", *to.MaxUsers, MaxUsersLimit)}
 	}
-	_, err := s.change(ctx, by, id, access.ActionBranding, func(a *account.Account, _ time.Time) (deed,
+	_, err := s.change(ctx, by, id, access.ActionBranding, func(a *account.Account, _ time.Time) (effect,
 		error) {
 		detail := map[string]string{}
 		if to.Level != nil && *to.Level != a.Level {
@@ -202,9 +202,9 @@ func (s accounts) SetBinding(ctx context.Context, by access.Actor, id string, to
 			a.MaxUsers = *to.MaxUsers
 		}
 		if len(detail) == 0 {
-			return deed{}, errUnchanged
+			return effect{}, errUnchanged
 		}
-		return deed{what: audit.BindingSet, detail: detail}, nil
+		return effect{what: audit.BindingSet, detail: detail}, nil
 	})
 	return err
 }

@@ -30,12 +30,12 @@ func (s members) CreateInvite(ctx context.Context, by access.Actor, id string, r
 		return "", account.Invite{}, err
 	}
 	secret, digest := secrets.NewToken()
-	_, err = s.change(ctx, by, id, access.ActionMembers, func(a *account.Account, now time.Time) (deed,
+	_, err = s.change(ctx, by, id, access.ActionMembers, func(a *account.Account, now time.Time) (effect,
 		error) {
 		a.Invites = slices.DeleteFunc(a.Invites,
 			func(i account.Invite) bool { return !now.Before(i.ExpiresAt) })
 		if a.Full() {
-			return deed{}, account.ErrFull
+			return effect{}, account.ErrFull
 		}
 		i = account.Invite{
 			ID: record.InviteID(digest), Role: role, For: whom, By: by.String(), CreatedAt: now,
@@ -43,10 +43,10 @@ func (s members) CreateInvite(ctx context.Context, by access.Actor, id string, r
 			Maker: by.Maker(),
 		}
 		if i.ExpiresAt, err = s.inviteEnd(ctx, id, i); err != nil {
-			return deed{}, err
+			return effect{}, err
 		}
 		a.Invites = append(a.Invites, i)
-		return deed{what: audit.InviteCreated, on: i.ID, detail: map[string]string{
+		return effect{what: audit.InviteCreated, on: i.ID, detail: map[string]string{
 			"role": string(role), "for": whom, "until": entry.Stamp(i.ExpiresAt),
 		}}, nil
 	})
@@ -91,22 +91,22 @@ func (s members) AcceptInvite(ctx context.Context, token string, m account.Membe
 		return account.Account{}, err
 	}
 	a, err := s.change(ctx, m.Actor(), id, access.ActionInvited, func(a *account.Account,
-		now time.Time) (deed, error) {
+		now time.Time) (effect, error) {
 		if a.MemberIndex(m.Network, m.Subject) >= 0 {
-			return deed{}, account.ErrAlreadyMember
+			return effect{}, account.ErrAlreadyMember
 		}
 		i, err := a.OpenInvite(digest, now)
 		if err == nil {
 			_, err = s.inviteEnd(ctx, id, i)
 		}
 		if err != nil {
-			return deed{}, err
+			return effect{}, err
 		}
 		m.Role = i.Role
 		a.Invites = slices.DeleteFunc(a.Invites,
 			func(other account.Invite) bool { return other.Digest == digest })
 		a.Members, err = a.Admit(m)
-		return deed{what: audit.MemberJoined, on: m.Identity().String(),
+		return effect{what: audit.MemberJoined, on: m.Identity().String(),
 			detail: map[string]string{"name": m.Name, "role": string(m.Role), "invite": i.ID}}, err
 	})
 	if errors.Is(err, account.ErrNoAccount) {
@@ -118,12 +118,12 @@ func (s members) AcceptInvite(ctx context.Context, token string, m account.Membe
 // WithdrawInvite withdraws an invite. Its errors are ErrNoInvite, ErrNoAccount and ErrNotAllowed.
 func (s members) WithdrawInvite(ctx context.Context, by access.Actor, id, invite string) (account.Account,
 	error) {
-	return s.change(ctx, by, id, access.ActionMembers, func(a *account.Account, _ time.Time) (deed, error) {
+	return s.change(ctx, by, id, access.ActionMembers, func(a *account.Account, _ time.Time) (effect, error) {
 		i := slices.IndexFunc(a.Invites, func(i account.Invite) bool { return i.ID == invite })
 		if i < 0 {
-			return deed{}, fmt.Errorf("%w: %q", account.ErrNoInvite, invite)
+			return effect{}, fmt.Errorf("%w: %q", account.ErrNoInvite, invite)
 		}
-		d := deed{
+		d := effect{
 			what: audit.InviteWithdrawn, on: invite, detail: map[string]string{
 				"role": string(a.Invites[i].Role), "for": a.Invites[i].For,
 			},
@@ -163,13 +163,13 @@ func splitInvite(token string) (id, digest string, ok bool) {
 // withdrawInvitesOf removes the invites of a revoked login link from the account's record. They let nobody in
 // any more, whether that is written or not, so a record of a newer build is left to that build.
 func (s members) withdrawInvitesOf(ctx context.Context, by access.Actor, id, link string) error {
-	_, err := s.change(ctx, by, id, access.ActionMembers, func(a *account.Account, _ time.Time) (deed,
+	_, err := s.change(ctx, by, id, access.ActionMembers, func(a *account.Account, _ time.Time) (effect,
 		error) {
 		n := dropInvites(a, access.Identity{Subject: link})
 		if n == 0 {
-			return deed{}, errUnchanged
+			return effect{}, errUnchanged
 		}
-		return deed{what: audit.InviteWithdrawn, on: link, detail: map[string]string{
+		return effect{what: audit.InviteWithdrawn, on: link, detail: map[string]string{
 			"invites_withdrawn": some(n),
 		}}, nil
 	})

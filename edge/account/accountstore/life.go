@@ -106,10 +106,10 @@ func (s lives) rename(ctx context.Context, by access.Actor, id, name string,
 }
 
 // call changes the name of an account to one that it may have. The error is an *input.Error.
-func call(a *record.Account, w wanted, by access.Actor, now time.Time) (deed, error) {
+func call(a *record.Account, w wanted, by access.Actor, now time.Time) (effect, error) {
 	if a.Name == w.name {
 		a.Granted = true
-		return deed{what: life.NameGranted, detail: map[string]string{"name": w.name}}, nil
+		return effect{what: life.NameGranted, detail: map[string]string{"name": w.name}}, nil
 	}
 	kept := 0
 	for _, f := range a.Former {
@@ -118,13 +118,13 @@ func call(a *record.Account, w wanted, by access.Actor, now time.Time) (deed, er
 		}
 	}
 	if kept >= maxFormer && by.Kind != access.ActorOperator {
-		return deed{}, &input.Error{Field: "name", Detail: fmt.Sprintf(
+		return effect{}, &input.Error{Field: "name", Detail: fmt.Sprintf(
 			"%d earlier names are kept for this account already, which is the limit; take one of them "+
 				"back, or "+
 				"ask the operator", kept)}
 	}
 	until := now.Add(naming.Kept)
-	d := deed{what: life.Renamed, detail: map[string]string{
+	d := effect{what: life.Renamed, detail: map[string]string{
 		"from": a.Name, "to": w.name, "kept_until": entry.Stamp(until), "granted": grantedText(w.granted),
 	}}
 	if !a.VerifiedAt.IsZero() {
@@ -151,15 +151,16 @@ func (s lives) Disable(ctx context.Context, by access.Actor, id, reason string) 
 	if err := input.Text("reason", reason, input.ReasonBytes); err != nil {
 		return account.Account{}, err
 	}
-	return s.change(ctx, by, id, access.ActionOperate, func(a *account.Account, now time.Time) (deed, error) {
+	return s.change(ctx, by, id, access.ActionOperate, func(
+		a *account.Account, now time.Time) (effect, error) {
 		if a.Barred() && a.DisabledReason == reason {
-			return deed{}, errUnchanged
+			return effect{}, errUnchanged
 		}
 		if !a.Barred() {
 			a.DisabledAt = after(a.DeleteAskedAt, now)
 		}
 		a.DisabledReason = reason
-		return deed{what: life.Disabled, detail: map[string]string{"reason": reason}}, nil
+		return effect{what: life.Disabled, detail: map[string]string{"reason": reason}}, nil
 	})
 }
 
@@ -178,15 +179,15 @@ var ErrDeletionAsked = errors.New("its deletion was asked for; take that back, w
 // Enable puts a disabled account back into service. A repeat is harmless. Its errors are ErrDeletionAsked,
 // ErrNoAccount and ErrNotAllowed.
 func (s lives) Enable(ctx context.Context, by access.Actor, id string) (account.Account, error) {
-	return s.change(ctx, by, id, access.ActionOperate, func(a *account.Account, _ time.Time) (deed, error) {
+	return s.change(ctx, by, id, access.ActionOperate, func(a *account.Account, _ time.Time) (effect, error) {
 		switch {
 		case !a.Barred() && !a.DeleteAskedAt.IsZero():
-			return deed{}, ErrDeletionAsked
+			return effect{}, ErrDeletionAsked
 		case !a.Barred():
-			return deed{}, errUnchanged
+			return effect{}, errUnchanged
 		}
 		a.DisabledAt, a.DisabledReason = a.DeleteAskedAt, ""
-		return deed{what: life.Enabled}, nil
+		return effect{what: life.Enabled}, nil
 	})
 }
 
@@ -194,15 +195,16 @@ func (s lives) Enable(ctx context.Context, by access.Actor, id string) (account.
 // restored before. A repeat is harmless, and begins no new grace. Its errors are ErrNoAccount, ErrNotAllowed
 // and account.ErrDisabled.
 func (s lives) AskDeletion(ctx context.Context, by access.Actor, id string) (account.Account, error) {
-	return s.change(ctx, by, id, access.ActionAccount, func(a *account.Account, now time.Time) (deed, error) {
+	return s.change(ctx, by, id, access.ActionAccount, func(
+		a *account.Account, now time.Time) (effect, error) {
 		if !a.DeleteAskedAt.IsZero() {
-			return deed{}, errUnchanged
+			return effect{}, errUnchanged
 		}
 		a.DeleteAskedAt = after(a.DisabledAt, now)
 		if a.DisabledAt.IsZero() {
 			a.DisabledAt = a.DeleteAskedAt
 		}
-		return deed{
+		return effect{
 			what: life.DeletionAsked, detail: map[string]string{"at": entry.Stamp(a.DeletesAt())},
 		}, nil
 	})
@@ -212,15 +214,15 @@ func (s lives) AskDeletion(ctx context.Context, by access.Actor, id string) (acc
 // only an operator restores it. A repeat is harmless. Its errors are ErrNoAccount, ErrNotAllowed and
 // account.ErrDisabled.
 func (s lives) Restore(ctx context.Context, by access.Actor, id string) (account.Account, error) {
-	return s.change(ctx, by, id, access.ActionRestore, func(a *account.Account, _ time.Time) (deed, error) {
+	return s.change(ctx, by, id, access.ActionRestore, func(a *account.Account, _ time.Time) (effect, error) {
 		if a.DeleteAskedAt.IsZero() {
-			return deed{}, errUnchanged
+			return effect{}, errUnchanged
 		}
 		if !a.Barred() {
 			a.DisabledAt = time.Time{}
 		}
 		a.DeleteAskedAt = time.Time{}
-		return deed{what: life.Restored}, nil
+		return effect{what: life.Restored}, nil
 	})
 }
 
@@ -229,19 +231,20 @@ func (s lives) Restore(ctx context.Context, by access.Actor, id string) (account
 // ErrNoAccount, ErrNotAllowed and an *input.Error.
 func (s lives) SetVerified(ctx context.Context, by access.Actor, id, name string,
 	verified bool) (account.Account, error) {
-	return s.change(ctx, by, id, access.ActionOperate, func(a *account.Account, now time.Time) (deed, error) {
+	return s.change(ctx, by, id, access.ActionOperate, func(
+		a *account.Account, now time.Time) (effect, error) {
 		switch {
 		case a.VerifiedAt.IsZero() != verified:
-			return deed{}, errUnchanged
+			return effect{}, errUnchanged
 		case !verified:
 			a.VerifiedAt = time.Time{}
-			return deed{what: life.Unverified}, nil
+			return effect{what: life.Unverified}, nil
 		case a.Name != name:
-			return deed{}, &input.Error{Field: "name", Detail: fmt.Sprintf(
+			return effect{}, &input.Error{Field: "name", Detail: fmt.Sprintf(
 				"the account is called %q now; look at it again before you vouch for that name", a.Name)}
 		}
 		a.VerifiedAt = now
-		return deed{what: life.Verified, detail: map[string]string{"name": a.Name}}, nil
+		return effect{what: life.Verified, detail: map[string]string{"name": a.Name}}, nil
 	})
 }
 

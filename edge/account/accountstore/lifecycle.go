@@ -60,7 +60,7 @@ func (s *Store) DeleteAccount(ctx context.Context, by access.Actor, id string, d
 }
 
 // strip reduces an account to what its last callbacks need, and its name for people who read about it.
-func (d *Deletion) strip(a *account.Account, now time.Time) (deed, error) {
+func (d *Deletion) strip(a *account.Account, now time.Time) (effect, error) {
 	d.Members, d.Invites = len(a.Members), len(a.Invites)
 	a.DeletedAt, a.Members, a.Invites, a.Branding = now, nil, nil, branding.Branding{}
 	a.NoticeURL = ""
@@ -69,7 +69,7 @@ func (d *Deletion) strip(a *account.Account, now time.Time) (deed, error) {
 			a.Secrets[i].ExpiresAt = d.SignsUntil
 		}
 	}
-	return deed{what: life.Deleted, detail: map[string]string{
+	return effect{what: life.Deleted, detail: map[string]string{
 		"name": a.Name, "asked_at": entry.Stamp(a.DeleteAskedAt), "members": some(d.Members),
 		"invites": some(d.Invites), "signs_until": entry.Stamp(d.SignsUntil),
 	}}, nil
@@ -105,9 +105,9 @@ func (s *Store) EndDue(ctx context.Context) error {
 			return err
 		}
 		_, err := s.change(ctx, grace, a.ID, access.ActionOperate, func(a *account.Account,
-			now time.Time) (deed, error) {
+			now time.Time) (effect, error) {
 			if !a.Due(now) {
-				return deed{}, errUnchanged
+				return effect{}, errUnchanged
 			}
 			return d.strip(a, now)
 		})

@@ -34,10 +34,10 @@ func (s members) AddMember(ctx context.Context, by access.Actor, id string,
 	if err != nil {
 		return account.Account{}, err
 	}
-	return s.change(ctx, by, id, access.ActionMembers, func(a *account.Account, _ time.Time) (deed, error) {
+	return s.change(ctx, by, id, access.ActionMembers, func(a *account.Account, _ time.Time) (effect, error) {
 		all, err := a.Admit(m)
 		a.Members = all
-		return deed{what: audit.MemberAdded, on: m.Identity().String(), detail: m.Detail()}, err
+		return effect{what: audit.MemberAdded, on: m.Identity().String(), detail: m.Detail()}, err
 	})
 }
 
@@ -48,16 +48,16 @@ func (s members) SetRole(ctx context.Context, by access.Actor, id, network, subj
 	if err := input.Role(role); err != nil {
 		return account.Account{}, err
 	}
-	return s.change(ctx, by, id, access.ActionMembers, func(a *account.Account, _ time.Time) (deed, error) {
+	return s.change(ctx, by, id, access.ActionMembers, func(a *account.Account, _ time.Time) (effect, error) {
 		i := a.MemberIndex(network, subject)
 		if i < 0 {
-			return deed{}, account.ErrNoMember
+			return effect{}, account.ErrNoMember
 		}
 		m := &a.Members[i]
 		if m.Role == role {
-			return deed{}, errUnchanged
+			return effect{}, errUnchanged
 		}
-		d := deed{
+		d := effect{
 			what: audit.RoleChanged, on: m.Identity().String(), detail: map[string]string{
 				"name": m.Name, "from": string(m.Role), "to": string(role),
 			},
@@ -79,7 +79,7 @@ func (s members) RemoveMember(ctx context.Context, by access.Actor, id, network,
 	if by.Kind == access.ActorMember && by.Network == network && by.Subject == subject {
 		action = access.ActionView
 	}
-	return s.change(ctx, by, id, action, func(a *account.Account, _ time.Time) (deed, error) {
+	return s.change(ctx, by, id, action, func(a *account.Account, _ time.Time) (effect, error) {
 		d, _, err := leave(a, access.Identity{Network: network, Subject: subject})
 		return d, err
 	})
@@ -120,16 +120,16 @@ func (s members) MoveMember(ctx context.Context, by access.Actor, from, to strin
 func (s members) move(ctx context.Context, by access.Actor, ids [2]string, who access.Identity,
 	role access.Role) (m account.Member, source, target record.Account, err error) {
 	var both [2]record.Account
-	var stood [2]jetstream.KeyValueEntry
+	var entries [2]jetstream.KeyValueEntry
 	for i, id := range ids {
-		if both[i], stood[i], err = s.account(ctx, id); err == nil {
+		if both[i], entries[i], err = s.account(ctx, id); err == nil {
 			err = s.log.Settle(ctx, both[i].Last)
 		}
 		if err == nil {
 			err = s.permit(ctx, both[i].Account, by, access.ActionOperate)
 		}
 		if err == nil {
-			err = record.AccountRewritable(stood[i].Value())
+			err = record.AccountRewritable(entries[i].Value())
 		}
 		if err != nil {
 			return m, source, target, fmt.Errorf("account %s: %w", id, err)
@@ -148,11 +148,11 @@ func (s members) move(ctx context.Context, by access.Actor, ids [2]string, who a
 		return m, source, target, fmt.Errorf("%s: %w", target.Name, err)
 	}
 	left.what, left.detail["to"] = life.MovedOut, target.ID
-	came := deed{what: life.MovedIn, on: left.on, detail: m.Detail()}
+	came := effect{what: life.MovedIn, on: left.on, detail: m.Detail()}
 	came.detail["from"] = source.ID
 	both = [2]record.Account{source, target}
 	msgs := make([]*nats.Msg, len(both))
-	for i, d := range []deed{left, came} {
+	for i, d := range []effect{left, came} {
 		if both[i].Last, err = s.log.Draft(ctx, by, ids[i], d.what, d.on, d.detail); err != nil {
 			return m, source, target, err
 		}
@@ -160,7 +160,7 @@ func (s members) move(ctx context.Context, by access.Actor, ids [2]string, who a
 		if err != nil {
 			return m, source, target, err
 		}
-		msgs[i] = entry.Message(topology.BucketAccounts, ids[i], data, stood[i].Revision())
+		msgs[i] = entry.Message(topology.BucketAccounts, ids[i], data, entries[i].Revision())
 	}
 	err = s.conn.PublishBatch(ctx, topology.BucketStream(topology.BucketAccounts), msgs...)
 	if err != nil {
@@ -170,14 +170,14 @@ func (s members) move(ctx context.Context, by access.Actor, ids [2]string, who a
 }
 
 // leave removes somebody from the members, with the invites that they have made.
-func leave(a *account.Account, who access.Identity) (deed, account.Member, error) {
+func leave(a *account.Account, who access.Identity) (effect, account.Member, error) {
 	i := a.MemberIndex(who.Network, who.Subject)
 	if i < 0 {
-		return deed{}, account.Member{}, account.ErrNoMember
+		return effect{}, account.Member{}, account.ErrNoMember
 	}
 	m := a.Members[i]
 	a.Members = slices.Delete(a.Members, i, i+1)
-	d := deed{what: audit.MemberRemoved, on: who.String(), detail: m.Detail()}
+	d := effect{what: audit.MemberRemoved, on: who.String(), detail: m.Detail()}
 	d.detail["invites_withdrawn"] = some(dropInvites(a, who))
 	return d, m, a.StillOwned(m.Role)
 }

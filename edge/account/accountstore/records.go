@@ -60,8 +60,8 @@ func (s *records) remains(ctx context.Context, id string) (record.Account, jetst
 	return a, e, err
 }
 
-// deed is what a change did, for its record.
-type deed struct {
+// effect is what a change did, for its record.
+type effect struct {
 	what, on string
 	detail   map[string]string
 }
@@ -77,7 +77,7 @@ var errUnchanged = errors.New("unchanged")
 // over when another change came first, so that edit may run several times. The errors are edit's,
 // ErrNoAccount, ErrNotAllowed, and that of a record that a newer build has written.
 func (s *records) change(ctx context.Context, by access.Actor, id string, action access.Action,
-	edit func(*account.Account, time.Time) (deed, error)) (account.Account, error) {
+	edit func(*account.Account, time.Time) (effect, error)) (account.Account, error) {
 	done, err := s.log.Turn(ctx)
 	if err != nil {
 		return account.Account{}, err

@@ -28,11 +28,11 @@ func (s accounts) RotateSecret(ctx context.Context, by access.Actor, id string,
 		return account.Account{}, err
 	}
 	fresh := account.Secret{Value: secrets.NewSigning()}
-	a, err := s.change(ctx, by, id, access.ActionSecrets, func(a *account.Account, now time.Time) (deed,
+	a, err := s.change(ctx, by, id, access.ActionSecrets, func(a *account.Account, now time.Time) (effect,
 		error) {
 		signing := a.Signing(now)
 		if len(signing) > 1 {
-			return deed{}, fmt.Errorf("%w, or wait until %s", account.ErrRotating,
+			return effect{}, fmt.Errorf("%w, or wait until %s", account.ErrRotating,
 				entry.Stamp(signing[1].ExpiresAt))
 		}
 		fresh.CreatedAt = now
@@ -42,7 +42,7 @@ func (s accounts) RotateSecret(ctx context.Context, by access.Actor, id string,
 			old.ExpiresAt = now.Add(overlap)
 			a.Secrets = append(a.Secrets, old)
 		}
-		return deed{what: audit.SecretRotated,
+		return effect{what: audit.SecretRotated,
 			detail: map[string]string{"until": entry.Stamp(now.Add(overlap))}}, nil
 	})
 	switch {
@@ -60,24 +60,25 @@ func (s accounts) RotateSecret(ctx context.Context, by access.Actor, id string,
 // EndRotation ends the overlap of a rotation now: the old secret signs no more. Its errors are
 // ErrNotRotating, ErrNoAccount and ErrNotAllowed.
 func (s accounts) EndRotation(ctx context.Context, by access.Actor, id string) (account.Account, error) {
-	return s.change(ctx, by, id, access.ActionSecrets, func(a *account.Account, now time.Time) (deed, error) {
+	return s.change(ctx, by, id, access.ActionSecrets, func(
+		a *account.Account, now time.Time) (effect, error) {
 		if len(a.Signing(now)) < 2 {
-			return deed{}, account.ErrNotRotating
+			return effect{}, account.ErrNotRotating
 		}
 		a.Secrets = a.Secrets[:1]
-		return deed{what: audit.RotationEnded}, nil
+		return effect{what: audit.RotationEnded}, nil
 	})
 }
 
 // SetNoticeURL sets where the account's notices are posted to; the zero URL: nowhere. They are signed with
 // its signing secrets. Its errors are ErrNoAccount and ErrNotAllowed.
 func (s accounts) SetNoticeURL(ctx context.Context, by access.Actor, id string, to urlpolicy.URL) error {
-	_, err := s.change(ctx, by, id, access.ActionNotices, func(a *account.Account, _ time.Time) (deed,
+	_, err := s.change(ctx, by, id, access.ActionNotices, func(a *account.Account, _ time.Time) (effect,
 		error) {
 		if a.NoticeURL == to.String() {
-			return deed{}, errUnchanged
+			return effect{}, errUnchanged
 		}
-		d := deed{what: audit.NoticesSet, detail: map[string]string{"from": hostOf(a.NoticeURL)}}
+		d := effect{what: audit.NoticesSet, detail: map[string]string{"from": hostOf(a.NoticeURL)}}
 		if to != (urlpolicy.URL{}) {
 			d.detail["to"] = to.HostPort()
 		}

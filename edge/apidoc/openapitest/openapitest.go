@@ -164,7 +164,7 @@ func find(doc *openapi3.T, path string) (template string, params map[string]stri
 
 // NothingMissing fails the test if the document describes an answer that was not given, but for those in
 // except; and where it describes fewer than least.
-func (w *Transport) NothingMissing(least int, except ...string) {
+func (w *Transport) NothingMissing(minimum int, except ...string) {
 	w.t.Helper()
 	promised := map[string]bool{}
 	for _, item := range w.doc.Paths.Map() {
@@ -186,7 +186,7 @@ func (w *Transport) NothingMissing(least int, except ...string) {
 			w.t.Errorf("%s is described, and nothing here brought it about", answer)
 		}
 	}
-	if len(promised) < least {
+	if len(promised) < minimum {
 		w.t.Errorf("only %d answers are described", len(promised))
 	}
 }

@@ -124,13 +124,15 @@ func (h sessionPages) session(ctx context.Context, w http.ResponseWriter, r *htt
 }
 
 func (h sessionPages) sessionData(s facts.View, entries []timeline.Entry, v site.Visit) sessionData {
-	story := timeline.Report{View: s, Account: v.Account.Name, Networks: h.NetworkName, Instant: site.Instant}
+	report := timeline.Report{
+		View: s, Account: v.Account.Name, Networks: h.NetworkName, Instant: site.Instant,
+	}
 	d := sessionData{
-		View: s, Host: timeline.Host(s.Session), Advice: advice(story, v.May(access.ActionSend)),
+		View: s, Host: timeline.Host(s.Session), Advice: advice(report, v.May(access.ActionSend)),
 	}
 	day := ""
 	for _, e := range entries {
-		l := lineOf(story, e)
+		l := lineOf(report, e)
 		if at := e.At.UTC().Format(time.DateOnly); at != day {
 			day, l.Day = at, true
 		}
@@ -163,11 +165,11 @@ func (h sessionPages) sessionData(s facts.View, entries []timeline.Entry, v site
 }
 
 // lineOf returns an entry as the page shows it.
-func lineOf(story timeline.Report, e timeline.Entry) line {
-	l := line{At: e.At, Words: site.Words(story.Describe(e))}
+func lineOf(report timeline.Report, e timeline.Entry) line {
+	l := line{At: e.At, Words: site.Words(report.Describe(e))}
 	switch e.Kind {
 	case timeline.EntryCompleted:
-		l.Tone = site.ToneOfState(story.State)
+		l.Tone = site.ToneOfState(report.State)
 	case timeline.EntryExpired:
 		l.Tone = "caution"
 	case timeline.EntryResult:

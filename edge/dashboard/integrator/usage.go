@@ -79,8 +79,8 @@ type stepRow struct {
 
 // networkRow has the tries at an identity network, and their verdicts.
 type networkRow struct {
-	ID                                                     string
-	SignIn, Returned, Trouble, Verified, Declined, Refused int64
+	ID                                                       string
+	SignIn, Returned, NoVerdict, Verified, Declined, Refused int64
 }
 
 type usageDay struct {
@@ -223,10 +223,10 @@ func networksOf(totals map[stats.Count]int64) []networkRow {
 	for _, id := range stats.Networks(totals) {
 		rows = append(rows, networkRow{
 			ID: id, SignIn: totals[stats.CountSignIn.Of(id)],
-			Returned: totals[stats.CountReturned.Of(id)],
-			Trouble:  totals[stats.CountNetworkError.Of(id)],
-			Verified: totals[stats.CountVerified.Of(id)],
-			Declined: totals[stats.CountDeclined.Of(id)], Refused: totals[stats.CountRefused.Of(id)],
+			Returned:  totals[stats.CountReturned.Of(id)],
+			NoVerdict: totals[stats.CountNetworkError.Of(id)],
+			Verified:  totals[stats.CountVerified.Of(id)],
+			Declined:  totals[stats.CountDeclined.Of(id)], Refused: totals[stats.CountRefused.Of(id)],
 		})
 	}
 	return rows

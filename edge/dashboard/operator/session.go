@@ -49,10 +49,10 @@ func (h *Handler) showSession(w http.ResponseWriter, r *http.Request, v site.Vis
 		return
 	}
 	d := sessionData{View: s, Name: h.accountName(s.Account), Host: timeline.Host(s.Session)}
-	story := timeline.Report{View: s, Account: d.Name, Networks: h.NetworkName, Instant: site.Instant}
+	report := timeline.Report{View: s, Account: d.Name, Networks: h.NetworkName, Instant: site.Instant}
 	day := ""
 	for _, e := range entries {
-		l := sessionLine{At: e.At, Words: site.Words(story.Describe(e))}
+		l := sessionLine{At: e.At, Words: site.Words(report.Describe(e))}
 		if at := e.At.UTC().Format(time.DateOnly); at != day {
 			day, l.Day = at, true
 		}

@@ -51,7 +51,7 @@ func (s Settings) IsIssuer(issuer string) bool {
 	if !many {
 		return issuer == s.Issuer
 	}
-	tenant, ok := cutAround(issuer, microsoftBase, "/v2.0")
+	tenant, ok := between(issuer, microsoftBase, "/v2.0")
 	return ok && tenantForm.MatchString(tenant) && t.admits(tenant)
 }
 
@@ -67,8 +67,8 @@ func KeySignsFor(keyIssuer, issuer, tenant string) bool {
 	return keyIssuer == "" || issuer == strings.ReplaceAll(keyIssuer, microsoftTenantID, tenant)
 }
 
-// cutAround returns the text between a prefix and a suffix.
-func cutAround(s, prefix, suffix string) (string, bool) {
+// between returns the text between a prefix and a suffix.
+func between(s, prefix, suffix string) (string, bool) {
 	s, head := strings.CutPrefix(s, prefix)
 	s, tail := strings.CutSuffix(s, suffix)
 	return s, head && tail

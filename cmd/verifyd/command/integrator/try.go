@@ -86,14 +86,14 @@ func (t Try) await(ctx context.Context, c command.Console, bench *receivertest.B
 	defer tick.Stop()
 	last := ""
 	for {
-		accepts, said := bench.Accepts(ctx)
+		accepts, result := bench.Accepts(ctx)
 		// an interrupted dial shows nothing
 		if end, _ := ctx.Deadline(); accepts || ctx.Err() != nil || !time.Now().Before(end) {
 			return
 		}
-		if said != last {
-			_, _ = fmt.Fprintf(c.Err, "Not yet: %s.\n", said)
-			last = said
+		if result != last {
+			_, _ = fmt.Fprintf(c.Err, "Not yet: %s.\n", result)
+			last = result
 		}
 		select {
 		case <-tick.C:

@@ -25,9 +25,9 @@ var errCheck = errors.New(
 	"errors were found; verifyd serve would not start, or not work, until they are fixed")
 
 // Run checks the settings that serve would get, and what they refer to, and changes nothing.
-func (k Check) Run(ctx context.Context, c command.Console, said flags.Notes) error {
+func (k Check) Run(ctx context.Context, c command.Console, notes flags.Notes) error {
 	var s check.Survey
-	for _, n := range said {
+	for _, n := range notes {
 		s.Warn("configuration", n.Right, "%s", n.Wrong)
 	}
 	if k.Files != "" {

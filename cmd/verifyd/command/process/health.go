@@ -49,8 +49,8 @@ func (h Health) Run(ctx context.Context, c command.Console) error {
 	if answer.StatusCode == http.StatusOK {
 		return nil
 	}
-	said, _ := io.ReadAll(io.LimitReader(answer.Body, healthBytes))
-	_, _ = fmt.Fprintln(c.Out, strings.TrimSpace(string(said)))
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, healthBytes))
+	_, _ = fmt.Fprintln(c.Out, strings.TrimSpace(string(text)))
 	return fmt.Errorf("%s answers %s", target, answer.Status)
 }
 

@@ -17,12 +17,12 @@ type Serve struct {
 }
 
 // Run runs the service until SIGTERM or SIGINT.
-func (s Serve) Run(ctx context.Context, c command.Console, said flags.Notes) error {
+func (s Serve) Run(ctx context.Context, c command.Console, notes flags.Notes) error {
 	j, err := s.Logger(c.Err)
 	if err != nil {
 		return config.Usage(err)
 	}
-	said.Log(j.Log())
+	notes.Log(j.Log())
 	cfg, err := s.Config(j.Log())
 	if err != nil {
 		return config.Usage(err)

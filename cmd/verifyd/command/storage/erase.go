@@ -85,16 +85,16 @@ func (e Erase) words(all erasure.Erasure) string {
 	if all.Sessions == 0 {
 		return ""
 	}
-	said := "The keys of these sessions are destroyed in the store: what is left of them names nobody, " +
+	text := "The keys of these sessions are destroyed in the store: what is left of them names nobody, " +
 		"here and in backups and moves from now on.\n" +
 		"Backups made before hold the user. On several NATS servers, their logs hold the keys, sealed, " +
 		"for some three minutes more.\n"
 	if all.Clear > 0 {
-		said += fmt.Sprintf("%d of them were not sealed when they were stored, by an older build or "+
+		text += fmt.Sprintf("%d of them were not sealed when they were stored, by an older build or "+
 			"VERIFYD_PLAIN_SESSIONS: nothing shows them any more,\n"+
 			"but their words stay in the store's files until the instant above.\n", all.Clear)
 	}
-	return said
+	return text
 }
 
 func (e Erase) accounts(ctx context.Context, s *accountstore.Store) ([]account.Account, error) {

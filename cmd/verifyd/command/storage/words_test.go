@@ -46,19 +46,19 @@ func TestMoveSaysWhatItDid(t *testing.T) {
 			"the one to serve"},
 		{false, true, leaving, "verifyd move --abort", "gone on"},
 	} {
-		if said := comparedText(c.equal, c.running, c.old); !strings.Contains(said, c.want) ||
-			strings.Contains(said, c.not) {
-			t.Errorf("equal %t, running %t, %s: %s", c.equal, c.running, c.old.State, said)
+		if text := comparedText(c.equal, c.running, c.old); !strings.Contains(text, c.want) ||
+			strings.Contains(text, c.not) {
+			t.Errorf("equal %t, running %t, %s: %s", c.equal, c.running, c.old.State, text)
 		}
 	}
-	if said := (Move{To: "nats://b:4222"}).
-		finishedText(); !strings.Contains(said, "data directory can go") {
-		t.Error(said)
+	if text := (Move{To: "nats://b:4222"}).
+		finishedText(); !strings.Contains(text, "data directory can go") {
+		t.Error(text)
 	}
-	if said := (Move{To: "nats://b:4222",
+	if text := (Move{To: "nats://b:4222",
 		Store: command.Store{StoreSettings: config.StoreSettings{NATSURL: "nats://a:4222"}}}).
-		finishedText(); strings.Contains(said, "data directory") {
-		t.Error(said)
+		finishedText(); strings.Contains(text, "data directory") {
+		t.Error(text)
 	}
 }
 
@@ -77,17 +77,17 @@ func TestRestoreSaysWhatItDid(t *testing.T) {
 		t.Error(rows)
 	}
 	h := transfer.Header{CreatedAt: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
-	if said := endedText(h, 2, 1, false); !strings.Contains(said,
+	if text := endedText(h, 2, 1, false); !strings.Contains(text,
 		"has ended now: 2 deliveries are unknown, 1 open sessions") ||
-		strings.Contains(said, "those seconds") {
-		t.Error(said)
+		strings.Contains(text, "those seconds") {
+		t.Error(text)
 	}
-	if said := endedText(h, 2, 1, true); !strings.Contains(said, "By this one: 2 deliveries") {
-		t.Error(said)
+	if text := endedText(h, 2, 1, true); !strings.Contains(text, "By this one: 2 deliveries") {
+		t.Error(text)
 	}
 	h.Format = "verifyd copy"
-	if said := endedText(h, 2, 1, false); !strings.Contains(said, "of those seconds are not known here") {
-		t.Error(said)
+	if text := endedText(h, 2, 1, false); !strings.Contains(text, "of those seconds are not known here") {
+		t.Error(text)
 	}
 	for _, c := range []struct {
 		header transfer.Header
@@ -97,9 +97,9 @@ func TestRestoreSaysWhatItDid(t *testing.T) {
 		{transfer.Header{Running: true}, "a restore ends"},
 		{transfer.Header{Leaving: true, Running: true}, "sends nothing that was due"},
 	} {
-		if said := (madeBackup{header: c.header}).text("FILE"); !strings.Contains(said, c.want) ||
-			!strings.Contains(said, "The backup FILE is whole") {
-			t.Error(said)
+		if text := (madeBackup{header: c.header}).text("FILE"); !strings.Contains(text, c.want) ||
+			!strings.Contains(text, "The backup FILE is whole") {
+			t.Error(text)
 		}
 	}
 }
