@@ -55,7 +55,7 @@ type Fact struct {
 	Of func(subject string) (time.Time, error)
 }
 
-// Told reports whether the network reports the fact at all.
+// Reported reports whether the network reports the fact at all.
 func (f Fact) Reported() bool { return f.Claim != "" || f.Of != nil }
 
 // standardEmail is the address as OpenID Connect Core 1.0 §5.1 and §5.4 define it.
