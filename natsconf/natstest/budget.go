@@ -2,6 +2,7 @@ package natstest
 
 import (
 	"cmp"
+	"flag"
 	"fmt"
 	"os"
 	"slices"
@@ -54,11 +55,13 @@ type budgeted struct {
 
 // Budget has a run of a package's tests that takes longer than its budget say which of them took longest,
 // and nothing else: how long a run takes depends on the machine. go test shows it under -v, and where a test
-// failed; .ci/run shows it always.
+// failed; .ci/run shows it always. Under -short the tests' folders are in memory, where there is room.
 func Budget(m *testing.M, budget time.Duration) interface{ Run() int } { return budgeted{m, budget} }
 
 // Run runs the tests.
 func (b budgeted) Run() int {
+	flag.Parse()
+	defer inMemory()()
 	began := time.Now()
 	code := b.M.Run()
 	if took := time.Since(began); took > b.budget {

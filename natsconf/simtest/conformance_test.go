@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -22,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) {
 	natstest.Parallel(8)
-	m.Run()
+	os.Exit(natstest.Budget(m, 20*time.Second).Run())
 }
 
 // TestConformance does the same on the real server and on the simulated broker, and compares the

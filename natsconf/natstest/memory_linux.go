@@ -1,0 +1,55 @@
+package natstest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// memoryRoot is the memory filesystem that Linux provides to every process.
+	memoryRoot = "/dev/shm"
+	// memoryPrefix begins the names of our folders there; the process's number ends it, then a dash.
+	memoryPrefix = "tests-of-verifyd-"
+	// minMemory is the free memory below which a package's stores stay on the disk: those that exist at once
+	// have some hundred megabytes, and packages are tested beside each other.
+	minMemory = 2 << 30
+)
+
+// inMemory has tests' folders in memory under -short, where there is room. More than half of the processor
+// time of a store's life is the disk's filesystem: 60 ms for a start with the topology, of which 20 are left
+// in memory. A TMPDIR that is set is kept, and without -short stores are on the disk. drop removes what is
+// left.
+func inMemory() (drop func()) {
+	var fs unix.Statfs_t
+	if !testing.Short() || os.Getenv("TMPDIR") != "" || unix.Statfs(memoryRoot, &fs) != nil ||
+		fs.Type != unix.TMPFS_MAGIC ||
+		fs.Bavail*uint64(fs.Bsize) < minMemory { //nolint:gosec // sizes of blocks are positive
+		return func() {}
+	}
+	sweepMemory()
+	dir, err := os.MkdirTemp(memoryRoot, fmt.Sprintf("%s%d-", memoryPrefix, os.Getpid()))
+	if err != nil {
+		return func() {}
+	}
+	_ = os.Setenv("TMPDIR", dir)
+	return func() { _ = os.RemoveAll(dir) }
+}
+
+// sweepMemory removes what processes have left that were killed, or whose tests took too long.
+func sweepMemory() {
+	folders, _ := filepath.Glob(filepath.Join(memoryRoot, memoryPrefix+"*"))
+	for _, folder := range folders {
+		number, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(folder), memoryPrefix), "-")
+		pid, err := strconv.Atoi(number)
+		if err == nil && errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+			_ = os.RemoveAll(folder)
+		}
+	}
+}
