@@ -28,6 +28,11 @@ const (
 // names of the browser's program, by system.
 var names = []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"}
 
+// withoutFeatures leaves out what chromedp does, and the process that Chromium keeps ready for the next site:
+// where each page is another one's, starting it is an eighth of all that the browser computes.
+var withoutFeatures = chromedp.Flag("disable-features",
+	"Translate,BlinkGenPropertyTrees,SpareRendererForSitePerProcess")
+
 // Start returns a tab of a headless browser with a profile of its own, which ends with the test. It skips the
 // test under -short, and if there is no browser unless one is required. more are further options of the
 // browser's, such as Trust.
@@ -39,7 +44,7 @@ func Start(t *testing.T, more ...chromedp.ExecAllocatorOption) context.Context {
 	program := Program(t, "browser", "browser, one of "+strings.Join(names, ", "), names...)
 	r := newRecord()
 	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.UserDataDir(t.TempDir()),
-		chromedp.CombinedOutput(r))
+		chromedp.CombinedOutput(r), withoutFeatures)
 	opts = append(opts, start(program)...)
 	opts = append(opts, more...)
 	if os.Geteuid() == 0 {
