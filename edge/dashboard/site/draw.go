@@ -49,26 +49,43 @@ func loadTemplates(parts []Part) (*templates, error) {
 		return nil, err
 	}
 	for _, part := range append(parts, Part{Files: webFiles, Pages: []string{"problem"}}) {
+		// An error in a template fails the start. For that a part's pages are read into one frame, which each of
+		// them changes: a frame for each took most of the time.
+		frame, err := loadFrame(part)
+		if err != nil {
+			return nil, err
+		}
 		for _, name := range part.Pages {
-			load := func() (*template.Template, error) { return loadPage(part, name) }
-			if _, err := load(); err != nil { // an error in a template fails the start
+			if _, err := loadPage(frame, part, name); err != nil {
 				return nil, err
 			}
-			t.pages[name] = sync.OnceValues(load)
+			t.pages[name] = sync.OnceValues(func() (*template.Template, error) {
+				own, err := loadFrame(part)
+				if err != nil {
+					return nil, err
+				}
+				return loadPage(own, part, name)
+			})
 		}
 	}
 	return t, nil
 }
 
-// loadPage reads a page with its frame. All of them are two megabytes, which a service need not hold while
-// its dashboard is not used.
-func loadPage(part Part, name string) (*template.Template, error) {
+// loadFrame reads what is around a part's pages. All pages in their frames are two megabytes, which a service
+// need not hold while its dashboard is not used.
+func loadFrame(part Part) (*template.Template, error) {
 	t, err := template.New("frame.html").Option("missingkey=error").Funcs(functions).Funcs(times).
 		Funcs(part.Functions).
 		ParseFS(webFiles, "web/frame.html", "web/parts.html")
-	if err == nil {
-		t, err = t.ParseFS(part.Files, "web/"+name+".html")
+	if err != nil {
+		return nil, fmt.Errorf("read the template around all pages: %w", err)
 	}
+	return t, nil
+}
+
+// loadPage reads a page into a frame.
+func loadPage(frame *template.Template, part Part, name string) (*template.Template, error) {
+	t, err := frame.ParseFS(part.Files, "web/"+name+".html")
 	if err != nil {
 		return nil, fmt.Errorf("read the template of page %s: %w", name, err)
 	}
