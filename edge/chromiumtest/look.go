@@ -178,7 +178,7 @@ func (s Screen) look(tab context.Context, t *testing.T, name string, axe bool) {
 		return
 	}
 	found := Run(tab, t, chromedp.Evaluate[string](
-		// of what passes it need not name every element
+		// elements that pass are not listed
 		`axe.run({resultTypes: ["violations"]}).then(r =>
 			JSON.stringify(r.violations.map(v => [v.id, v.nodes.map(n => n.html)])))`,
 		chromedp.EvalAwaitPromise))

@@ -18,7 +18,7 @@ const (
 	// memoryPrefix begins the names of our folders there; the process's number ends it, then a dash.
 	memoryPrefix = "tests-of-verifyd-"
 	// minMemory is the free memory below which a package's stores stay on the disk: those that exist at once
-	// have some hundred megabytes, and packages are tested beside each other.
+	// have some hundred megabytes, and packages are tested in parallel.
 	minMemory = 2 << 30
 )
 
