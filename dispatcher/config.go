@@ -64,6 +64,9 @@ type Config struct {
 	Log       zerolog.Logger
 	Metrics   prometheus.Registerer // none when nil
 	Tracer    trace.Tracer          // nothing is traced when nil
+	// Worker is the name of this process in the facts that it writes. No other process may have it, and none
+	// may have had it. Default its host, its process id and six random characters.
+	Worker string
 	// TraceReceivers: callbacks of traced sessions carry their trace context.
 	TraceReceivers bool
 	// OnAttempt is called with each try at a live delivery that has ended; may be nil. It must not block.
@@ -115,6 +118,9 @@ type AttemptEnd struct {
 }
 
 func (c Config) withDefaults() Config {
+	if c.Worker == "" {
+		c.Worker = workerName()
+	}
 	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
 	c.RetryFor = cmp.Or(c.RetryFor, 15*time.Minute)
 	c.EndBefore = cmp.Or(c.EndBefore, 30*time.Minute)
@@ -240,7 +246,6 @@ func (m *metrics) received(after time.Duration, traceID string) {
 // shared is what the actors and the deliveries of a dispatcher have in common.
 type shared struct {
 	c           Config
-	worker      string    // this process, in claims and results
 	since       time.Time // when this process began to deliver
 	metrics     *metrics
 	inFlight    *inFlightSet

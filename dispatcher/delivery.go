@@ -137,7 +137,7 @@ func (a *attempt) decide(ctx context.Context) (decision, error) {
 		return decision{}, err
 	}
 	a.last, a.releases = lastResult(attempts)
-	if n := len(attempts); ownOpen(attempts, a.worker) && a.unconfirmed.has(a.ID, n) {
+	if n := len(attempts); ownOpen(attempts, a.c.Worker) && a.unconfirmed.has(a.ID, n) {
 		// Another process would have to settle this claim as unknown.
 		return decision{do: release, attempt: n}, nil
 	}
@@ -181,7 +181,7 @@ func (a *attempt) send(ctx context.Context) disposition {
 		return a.notSent(ctx, notSent)
 	}
 	crashpoint.Reach(crashpoint.Connected)
-	claim := facts.NewClaim(a.ID, a.number, a.worker, a.now(), claimBegin, a.c.Timeout+claimMargin)
+	claim := facts.NewClaim(a.ID, a.number, a.c.Worker, a.now(), claimBegin, a.c.Timeout+claimMargin)
 	if f, ok := a.claim(ctx, claim); !ok {
 		return f
 	}
@@ -288,7 +288,7 @@ func (a *attempt) notSent(ctx context.Context, n *callback.NotSent) disposition 
 		a.reportNotSent(a.Completion, a.number, a.tries, n, pause)
 		return retryIn(pause)
 	}
-	claim := facts.NewClaim(a.ID, a.number, a.worker, a.now(), 0, claimMargin)
+	claim := facts.NewClaim(a.ID, a.number, a.c.Worker, a.now(), 0, claimMargin)
 	claim.GiveUp = true
 	if f, ok := a.claim(ctx, claim); !ok {
 		return f
@@ -345,7 +345,7 @@ func (a *attempt) notify(verdict facts.Verdict, class failure.Class) {
 
 // newResult returns the result of an attempt that ended this way.
 func (a *attempt) newResult(answer callback.Answer) facts.Result {
-	r := facts.NewResult(a.ID, a.number, answer.Verdict, answer.Class, a.worker, a.now())
+	r := facts.NewResult(a.ID, a.number, answer.Verdict, answer.Class, a.c.Worker, a.now())
 	r.Status, r.Detail, r.Address, r.Answer, r.Timing = answer.Status, answer.Detail, answer.Address,
 		answer.Body, answer.Timing
 	return r

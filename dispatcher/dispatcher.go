@@ -43,7 +43,7 @@ func New(c Config) (*Dispatcher, error) {
 	c = c.withDefaults()
 	m := newMetrics(c.Metrics)
 	d := &shared{
-		c: c, worker: workerName(), metrics: m, inFlight: newInFlightSet(m.held),
+		c: c, metrics: m, inFlight: newInFlightSet(m.held),
 		budget:    bounds.NewBudget(c.Attempts, c.AccountAttempts),
 		addresses: bounds.NewAddresses(addressHosts * c.Connections),
 		claims:    bounds.NewGate(maxPendingClaims),

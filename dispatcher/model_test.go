@@ -235,7 +235,7 @@ func workerNameOf(who uint8) string { return "w" + strconv.Itoa(int(who)/2) }
 
 // newModel returns a model, and all facts that may occur in it: each is encoded and decoded.
 func newModel(w world, d decisions) *model {
-	m := &model{world: w, decisions: d, shared: &shared{c: Config{}.withDefaults(), worker: "w"}}
+	m := &model{world: w, decisions: d, shared: &shared{c: Config{Worker: "w"}.withDefaults()}}
 	m.oldest = 2 + slices.Max(w.skews)
 	for n := 1; n <= w.room; n++ {
 		number := w.releases + n
