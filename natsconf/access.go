@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
@@ -95,7 +94,7 @@ var errNoGrants = errors.New("the server does not tell what this credential may 
 // Grants are what the server lets a user do.
 type Grants struct {
 	User, Account   string
-	publish, listen *server.SubjectPermission // nil: no limits
+	publish, listen *permission.Rule // nil: no limits
 }
 
 // Grants asks the server what this connection's user may do. The error is errNoGrants if the server does not
@@ -108,12 +107,19 @@ func (c *Conn) Grants(ctx context.Context) (Grants, error) {
 		return Grants{}, fmt.Errorf("%w: %w", errNoGrants, err)
 	}
 	var answer struct {
-		Data *server.UserInfo `json:"data"`
+		Data *struct {
+			User        string `json:"user"`
+			Account     string `json:"account"`
+			Permissions *struct {
+				Publish   *permission.Rule `json:"publish"`
+				Subscribe *permission.Rule `json:"subscribe"`
+			} `json:"permissions"`
+		} `json:"data"`
 	}
 	if err := json.Unmarshal(m.Data, &answer); err != nil || answer.Data == nil {
 		return Grants{}, fmt.Errorf("%w: unreadable answer", errNoGrants)
 	}
-	g := Grants{User: answer.Data.UserID, Account: answer.Data.Account}
+	g := Grants{User: answer.Data.User, Account: answer.Data.Account}
 	if p := answer.Data.Permissions; p != nil {
 		g.publish, g.listen = p.Publish, p.Subscribe
 	}
@@ -138,11 +144,11 @@ func (g Grants) MayPublish(subject string) bool { return may(g.publish, subject)
 // MayListen reports whether all subjects that match may be listened to.
 func (g Grants) MayListen(subject string) bool { return may(g.listen, subject) }
 
-func may(p *server.SubjectPermission, subject string) bool {
+func may(p *permission.Rule, subject string) bool {
 	if p == nil {
 		return true
 	}
-	if slices.ContainsFunc(p.Deny, func(deny string) bool { return server.SubjectsCollide(subject, deny) }) {
+	if slices.ContainsFunc(p.Deny, func(deny string) bool { return collide(subject, deny) }) {
 		return false
 	}
 	return len(p.Allow) == 0 || Covered(subject, p.Allow)
@@ -166,12 +172,12 @@ func (g Grants) Lacking(role permission.Role) (lacking []string) {
 }
 
 // publishBeyond leaves out denials that the role's own table has.
-func (g Grants) publishBeyond(own []string) *server.SubjectPermission {
+func (g Grants) publishBeyond(own []string) *permission.Rule {
 	if g.publish == nil {
 		return nil
 	}
 	deny := slices.DeleteFunc(slices.Clone(g.publish.Deny), func(d string) bool { return Covered(d, own) })
-	return &server.SubjectPermission{Allow: g.publish.Allow, Deny: deny}
+	return &permission.Rule{Allow: g.publish.Allow, Deny: deny}
 }
 
 // Excess lists what the user may write although its role does not: the facts and records that another role
@@ -196,5 +202,43 @@ func (g Grants) Excess(roles ...permission.Role) (excess []string) {
 
 // Covered reports whether one of those, which may have wildcards, covers a subject.
 func Covered(subject string, those []string) bool {
-	return slices.ContainsFunc(those, func(s string) bool { return server.SubjectMatchesFilter(subject, s) })
+	return slices.ContainsFunc(those, func(s string) bool { return covers(s, subject) })
+}
+
+// The server's package has functions for this. But it starts a timer for its process when it is initialized,
+// and processes that play schedules in virtual time (cmd/verifyd/simulation) are to do the same each time,
+// whatever the clock says.
+
+// covers reports whether a pattern matches whatever a subject does, which may be a pattern too.
+func covers(pattern, subject string) bool {
+	for {
+		p, patternRest, patternMore := strings.Cut(pattern, ".")
+		s, subjectRest, subjectMore := strings.Cut(subject, ".")
+		switch {
+		case p == ">":
+			return true
+		case s == ">", p != "*" && p != s, patternMore != subjectMore:
+			return false
+		case !patternMore:
+			return true
+		}
+		pattern, subject = patternRest, subjectRest
+	}
+}
+
+// collide reports whether there is a subject that both of two patterns match.
+func collide(one, other string) bool {
+	for {
+		a, oneRest, oneMore := strings.Cut(one, ".")
+		b, otherRest, otherMore := strings.Cut(other, ".")
+		switch {
+		case a == ">" || b == ">":
+			return true
+		case a != b && a != "*" && b != "*", oneMore != otherMore:
+			return false
+		case !oneMore:
+			return true
+		}
+		one, other = oneRest, otherRest
+	}
 }

@@ -4,3 +4,6 @@ import "time"
 
 // SeenUntil returns until when everything has been seen; each complete poll advances it.
 func (f *Freshness) SeenUntil() time.Time { return time.Unix(0, f.until.Load()) }
+
+// Collide reports whether there is a subject that both of two patterns match.
+func Collide(one, other string) bool { return collide(one, other) }
