@@ -3,7 +3,6 @@ package simtest
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -152,11 +151,11 @@ func (b *Broker) Restart(down time.Duration) {
 	b.cut(func(*client) bool { return true })
 	for _, s := range b.streams {
 		s.staged = map[string][]*message{}
-		for name, c := range s.consumers {
+		for _, c := range s.inOrder() {
 			c.waiting = nil
 			if c.config.MemoryStorage {
 				c.remove()
-				delete(s.consumers, name)
+				delete(s.consumers, c.name)
 			}
 		}
 	}
@@ -171,8 +170,7 @@ func (b *Broker) Leaderless(name string, lasting time.Duration) {
 	b.leaderless[name] = time.Now().Add(lasting)
 	if s := b.streams[name]; s != nil {
 		s.staged = map[string][]*message{}
-		for _, name := range slices.Sorted(maps.Keys(s.consumers)) {
-			c := s.consumers[name]
+		for _, c := range s.inOrder() {
 			for _, p := range c.waiting {
 				b.status(p.reply, 409, "Leadership Change", nil)
 			}

@@ -18,6 +18,7 @@ import (
 type consumer struct {
 	of      *stream
 	name    string
+	number  int // of the stream's consumers, in the order in which they came
 	config  jetstream.ConsumerConfig
 	created time.Time
 	filters []string
@@ -45,9 +46,10 @@ func (s *stream) addConsumer(name string, config jetstream.ConsumerConfig) *cons
 	if config.AckWait == 0 && config.AckPolicy != jetstream.AckNonePolicy {
 		config.AckWait = 30 * time.Second // the server's default
 	}
+	s.added++
 	c := &consumer{
-		of: s, name: name, config: config, created: time.Now(), from: 1, filters: config.FilterSubjects,
-		pending: map[uint64]*pending{}, given: map[uint64]int{},
+		of: s, name: name, number: s.added, config: config, created: time.Now(), from: 1,
+		filters: config.FilterSubjects, pending: map[uint64]*pending{}, given: map[uint64]int{},
 	}
 	if config.FilterSubject != "" {
 		c.filters = []string{config.FilterSubject}

@@ -30,6 +30,7 @@ type stream struct {
 	msgs      []*message // by sequence
 	last      uint64
 	consumers map[string]*consumer
+	added     int             // consumers, ever
 	ids       map[string]seen // message ids
 	staged    map[string][]*message
 	schedules map[string]*time.Timer // by subject
@@ -321,9 +322,16 @@ func (s *stream) count(subject string) (n int64) {
 
 // deliver has the consumers deliver what has come.
 func (s *stream) deliver() {
-	for _, name := range slices.Sorted(maps.Keys(s.consumers)) {
-		s.consumers[name].deliver()
+	for _, c := range s.inOrder() {
+		c.deliver()
 	}
+}
+
+// inOrder returns the consumers in the order of their creation. By name it would not be the same each time
+// that a seed is played: clients draw names at random.
+func (s *stream) inOrder() []*consumer {
+	byNumber := func(a, b *consumer) int { return a.number - b.number }
+	return slices.SortedFunc(maps.Values(s.consumers), byNumber)
 }
 
 // info is the answer to a question about the stream.
