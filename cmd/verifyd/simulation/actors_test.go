@@ -3,6 +3,7 @@ package simulation_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -30,7 +31,7 @@ const (
 )
 
 var (
-	storeKey = secretbox.NewKey()
+	storeKey = secretbox.Key{1} // not drawn: what is stored is the same in each process that plays a schedule
 	policy   = urlpolicy.NewPolicy([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, nil)
 )
 
@@ -93,18 +94,20 @@ type worker struct {
 	part func(l *life) (serve func(context.Context), err error)
 	all  sync.WaitGroup // of its lives
 
-	mu   sync.Mutex
-	life *life
+	mu    sync.Mutex
+	life  *life
+	lives int // how many have begun
 }
 
 // life is one process of a worker's.
 type life struct {
 	*process
 
-	pages http.Handler    // of an edge
-	ctx   context.Context // until its end
-	kill  context.CancelFunc
-	died  chan struct{} // closed when it was killed
+	number int             // of the worker's lives
+	pages  http.Handler    // of an edge
+	ctx    context.Context // until its end
+	kill   context.CancelFunc
+	died   chan struct{} // closed when it was killed
 
 	mu    sync.Mutex
 	conns []*simtest.Conn // to receivers and identity networks
@@ -123,7 +126,10 @@ func (k *worker) begin(pause time.Duration) {
 			return
 		}
 		defer p.close()
-		l := &life{process: p, died: make(chan struct{})}
+		k.mu.Lock()
+		k.lives++
+		l := &life{process: p, number: k.lives, died: make(chan struct{})}
+		k.mu.Unlock()
 		l.ctx, l.kill = context.WithCancel(k.work)
 		defer l.kill()
 		serve, err := k.part(l)
@@ -143,6 +149,10 @@ func dispatches(l *life) (func(context.Context), error) {
 	d, err := dispatcher.New(dispatcher.Config{
 		Conn: l.conn, Sessions: l.store, Secrets: secrets{}, Policy: policy, Log: zerolog.Nop(),
 		Timeout: timeout, RetryFor: retryFor,
+		// not the default, which has the id of this test's process: decoding JSON allocates a string only if
+		// it is not in a cache by hash, allocations decide where stacks grow, and for that the runtime draws
+		// from the scheduler's stream
+		Worker: fmt.Sprintf("%s.%d", l.name, l.number),
 		Random: func() float64 { return l.w.draw("pause of %s", l.name).Float64() },
 		Now:    l.now,
 		Client: callback.New(callback.Config{

@@ -6,38 +6,25 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"runtime"
 	"sync"
 	"testing"
-	_ "unsafe" // for go:linkname
 )
 
 // What a schedule's seed does not draw, Go draws for itself: which case of a select is taken where several
-// are ready, which timer of one instant fires first, in which order a map is read. All of that comes from two
-// streams of random numbers of the thread, which begin with sixteen bytes that the kernel gives a process. In
-// a process that plays one schedule alone those bytes are made of its seed and a number called luck
-// (startChosen), one thread runs, and nothing is collected: it does the same each time.
+// are ready, which timer of one instant fires first, in which order a map is read. All of that comes from
+// streams of random numbers, which begin with sixteen bytes that the kernel gives a process. In a process
+// that plays one schedule alone those bytes are made of its seed and a number called luck. Its threads run
+// one at a time (startChosen), and nothing is collected: it does the same each time, down to its allocations.
+//
+// Allocations count too: when one takes longer the stack may have to grow, and the runtime draws for that
+// from the same stream as for what runs next. So nothing here may depend on the id of the process or on the
+// machine's clock. A library that starts a timer when it is initialized must not be linked.
 
 // lucks is how many lucks are tried for a schedule that was broken among others.
 const lucks = 50
-
-// runtimeRandom is the next number of the stream that the scheduler draws from. math/rand/v2 reads the other.
-//
-//go:linkname runtimeRandom runtime.cheaprand
-func runtimeRandom() uint32
-
-// Threads that start at once each take a number of the streams, in an order that nobody decides: their
-// places differ by a few. meet reads on to the next number with so many zeros in front, which is the same
-// one from each of those places, but for once in some thousand; a later meeting makes up for that.
-func meet(scheduler, maps int) {
-	for runtimeRandom()>>(32-scheduler) != 0 {
-	}
-	for rand.Uint64()>>(64-maps) != 0 {
-	}
-}
 
 // playAlone plays one schedule in a process of its own. Where that cannot be chosen, the error is free's.
 func playAlone(ctx context.Context, seed, luck uint64) (sum summary, err error) {
@@ -117,7 +104,7 @@ func TestSeedsRepeat(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if 20*len(differ) > *repeated { // of 1,000 there was none, on a machine with much other load
+	if len(differ) > 0 {
 		t.Errorf("of %d schedules these were not the same twice: %v", *repeated, differ)
 	}
 	t.Logf("figures: %d of %d schedules were the same twice", *repeated-len(differ), *repeated)

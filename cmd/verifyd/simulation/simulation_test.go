@@ -83,7 +83,6 @@ func run(t *testing.T, seed uint64) (w *world) {
 		prepare()
 		if *alone {
 			cryptotest.SetGlobalRandom(t, seed)
-			meet(16, 16)
 		}
 		rand.Seed(int64(seed)) //nolint:staticcheck // what the client draws its pauses from
 		w = newWorld(t, seed)

@@ -78,7 +78,6 @@ func (w *world) draw(format string, args ...any) *rand.Rand {
 func (w *world) drawLocked(thing string) *rand.Rand {
 	w.drawn[thing]++
 	if *alone {
-		meet(8, 6)
 		fmt.Fprintln(w.whole, time.Since(w.begun), thing, w.drawn[thing])
 	}
 	h := fnv.New64a()
