@@ -94,7 +94,13 @@ var errNoGrants = errors.New("the server does not tell what this credential may 
 // Grants are what the server lets a user do.
 type Grants struct {
 	User, Account   string
-	publish, listen *permission.Rule // nil: no limits
+	publish, listen *subjects // nil: no limits
+}
+
+// subjects are a permission, as the server reports it.
+type subjects struct {
+	Allow []string `json:"allow"` // empty: all
+	Deny  []string `json:"deny"`
 }
 
 // Grants asks the server what this connection's user may do. The error is errNoGrants if the server does not
@@ -111,8 +117,8 @@ func (c *Conn) Grants(ctx context.Context) (Grants, error) {
 			User        string `json:"user"`
 			Account     string `json:"account"`
 			Permissions *struct {
-				Publish   *permission.Rule `json:"publish"`
-				Subscribe *permission.Rule `json:"subscribe"`
+				Publish   *subjects `json:"publish"`
+				Subscribe *subjects `json:"subscribe"`
 			} `json:"permissions"`
 		} `json:"data"`
 	}
@@ -144,7 +150,7 @@ func (g Grants) MayPublish(subject string) bool { return may(g.publish, subject)
 // MayListen reports whether all subjects that match may be listened to.
 func (g Grants) MayListen(subject string) bool { return may(g.listen, subject) }
 
-func may(p *permission.Rule, subject string) bool {
+func may(p *subjects, subject string) bool {
 	if p == nil {
 		return true
 	}
@@ -172,12 +178,12 @@ func (g Grants) Lacking(role permission.Role) (lacking []string) {
 }
 
 // publishBeyond leaves out denials that the role's own table has.
-func (g Grants) publishBeyond(own []string) *permission.Rule {
+func (g Grants) publishBeyond(own []string) *subjects {
 	if g.publish == nil {
 		return nil
 	}
 	deny := slices.DeleteFunc(slices.Clone(g.publish.Deny), func(d string) bool { return Covered(d, own) })
-	return &permission.Rule{Allow: g.publish.Allow, Deny: deny}
+	return &subjects{Allow: g.publish.Allow, Deny: deny}
 }
 
 // Excess lists what the user may write although its role does not: the facts and records that another role

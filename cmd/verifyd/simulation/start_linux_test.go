@@ -195,7 +195,7 @@ func (t *threads) next() (id int, err error) {
 
 // waits reports whether a call that a thread is about to make waits for another thread, or for the clock
 // while others would go on.
-func (c call) waits(thread int, others bool) bool {
+func (c *call) waits(thread int, others bool) bool {
 	switch {
 	case c.Number == syscall.SYS_FUTEX && c.Args[1]&futexCommand == futexWait:
 		word := make([]byte, 4)
