@@ -3,16 +3,30 @@ package lists
 import (
 	"context"
 	"time"
+
+	"github.com/rs/zerolog"
 )
 
 // NewTestKeeper makes a keeper of accounts with so many sessions, which looks for new ones at each pass that
 // the lists' clock is a minute after the last such look, lets nothing wait, reads a few facts at once, and
 // rests not at all.
 func NewTestKeeper(l *Lists, from int) *Keeper {
-	k := NewKeeper(l)
+	k := NewKeeper(l, zerolog.Nop())
 	k.large, k.lag, k.facts, k.every, k.rest = from, 1, 7, time.Millisecond, 0
 	return k
 }
+
+// Rest sets how long the keeper rests, as a multiple of the time that it worked.
+func (k *Keeper) Rest(times int) { k.rest = times }
+
+// Rests returns how long the keeper rests that has worked so long, at an instant after its start.
+func (k *Keeper) Rests(worked, since time.Duration) time.Duration {
+	k.begun = time.Now().Add(-since)
+	return k.rests(worked)
+}
+
+// Log sets where the keeper logs to.
+func (k *Keeper) Log(l zerolog.Logger) { k.log = l }
 
 // Bound sets what the keeper, and all spans, may take in memory.
 func (k *Keeper) Bound(bytes int) { k.most, k.lists.held.most = bytes, bytes }

@@ -147,6 +147,10 @@ func accountOf(subject string) string {
 // outcomes reads the outcomes that came since, once for all spans. Those of a span that was built a moment
 // ago begin earlier than the others'.
 func (k *Keeper) outcomes(ctx context.Context, g goal) error {
+	open, err := k.open(ctx, g)
+	if err != nil {
+		return err
+	}
 	for last := false; !last; {
 		from := g.facts + 1
 		for _, facts := range k.accounts {
@@ -154,7 +158,7 @@ func (k *Keeper) outcomes(ctx context.Context, g goal) error {
 		}
 		to := min(g.facts, from+k.facts-1)
 		last = to == g.facts
-		ended, err := k.endings(ctx, from, to)
+		ended, err := k.endings(ctx, open, from, to)
 		if err != nil {
 			return err
 		}
@@ -177,8 +181,31 @@ func (k *Keeper) outcomes(ctx context.Context, g goal) error {
 	return nil
 }
 
-// endings reads how sessions ended, as the facts between two sequences say.
-func (k *Keeper) endings(ctx context.Context, from, to uint64) (map[[20]byte]sessions.Outcome, error) {
+// open returns the sessions whose outcome the spans lack.
+func (k *Keeper) open(ctx context.Context, g goal) (map[[20]byte]bool, error) {
+	open := map[[20]byte]bool{}
+	for account := range k.accounts {
+		s, release, err := k.borrow(ctx, account)
+		switch {
+		case err != nil:
+			return nil, err
+		case s == nil:
+			continue
+		}
+		for i := s.placeOf(g.last); i < s.len(); i++ {
+			if r := s.at(i); r.outcome == 0 {
+				open[r.id] = true
+			}
+		}
+		release()
+	}
+	return open, nil
+}
+
+// endings reads how sessions ended, of these, as the facts between two sequences say. To decode those of all
+// others would be a third of the work.
+func (k *Keeper) endings(ctx context.Context, open map[[20]byte]bool, from, to uint64) (
+	map[[20]byte]sessions.Outcome, error) {
 	ended := map[[20]byte]sessions.Outcome{}
 	if to < from {
 		return ended, nil
@@ -190,7 +217,7 @@ func (k *Keeper) endings(ctx context.Context, from, to uint64) (map[[20]byte]ses
 				var id [20]byte
 				text := facts.OfFact(m.Subject())
 				n, err := idEncoding.Decode(id[:], []byte(text[:min(len(text), 32)]))
-				if err == nil && n == len(id) {
+				if err == nil && n == len(id) && open[id] {
 					ended[id] = outcomeIn(text, m.Data())
 				}
 			}

@@ -31,6 +31,7 @@ type held struct {
 
 type heldSpan struct {
 	busy  chan struct{} // one place: who uses the span
+	hurry chan struct{} // whoever waits for it sends into this; a Keeper that rests meanwhile receives
 	span  *span
 	bytes int
 	used  time.Time
@@ -43,14 +44,16 @@ func newHeld() *held {
 	}
 }
 
-// borrow returns an account's span, which is the caller's until it is released. Where another list uses
-// it, the caller waits for what that one reads, or goes without one (nil). The error is
+// borrow returns an account's span, which is the caller's until it is released. Where another list or a
+// Keeper uses it, the caller waits for what that one reads, or goes without one (nil). The error is
 // natsconf.ErrUnavailable, when ctx ends.
 func (h *held) borrow(ctx context.Context, account string, wait bool) (_ *span, release func(), err error) {
 	h.mu.Lock()
 	e := h.spans[account]
 	if e == nil {
-		e = &heldSpan{busy: make(chan struct{}, 1), span: newSpan(account, 0)}
+		e = &heldSpan{
+			busy: make(chan struct{}, 1), hurry: make(chan struct{}), span: newSpan(account, 0),
+		}
 		h.spans[account] = e
 	}
 	h.mu.Unlock()
@@ -63,13 +66,23 @@ func (h *held) borrow(ctx context.Context, account string, wait bool) (_ *span, 
 	if !wait {
 		return nil, func() {}, nil
 	}
-	select {
-	case e.busy <- struct{}{}:
-		return e.span, release, nil
-	case <-ctx.Done():
-		return nil, nil, fmt.Errorf("wait for another list of the account: %w: %w", natsconf.ErrUnavailable,
-			ctx.Err())
+	for {
+		select {
+		case e.busy <- struct{}{}:
+			return e.span, release, nil
+		case e.hurry <- struct{}{}:
+		case <-ctx.Done():
+			return nil, nil, fmt.Errorf("wait for another list of the account: %w: %w",
+				natsconf.ErrUnavailable, ctx.Err())
+		}
 	}
+}
+
+// hurryOf returns what can be received from while somebody waits for an account's span, to whoever has it.
+func (h *held) hurryOf(account string) <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.spans[account].hurry
 }
 
 // release ends the use of a span, and makes room where too much is held: by dropping spans that nobody uses,

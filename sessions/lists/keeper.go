@@ -3,10 +3,13 @@ package lists
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/topology"
@@ -36,13 +39,19 @@ const (
 	// restFor is how long the keeper rests, as a multiple of the time that it worked: it takes a twentieth of
 	// a core at most. Reading what comes costs a seventh of what starting it did.
 	restFor = 19
+	// startFor is how long it rests only as long as it works, after a start: half a core, so that what is
+	// stored then is read before most searches come. A million sessions take less.
+	startFor = time.Minute
 )
 
 // Keeper keeps the spans of accounts that have many sessions, so that nobody's search is the first: it finds
-// these accounts, reads their records and outcomes at a low pace, and then what comes. Each process has its
-// own. While one cannot keep up, or has no room, searches read what is missing, as they do without it.
+// these accounts, reads their records and outcomes, soon after a start and at a low pace later, and then what
+// comes. It reads into the spans that searches use: one that comes meanwhile waits until the keeper, which
+// rests no more then, has read the records that it is at, and goes on from there. Each process has its own.
+// While one cannot keep up, or has no room, searches read what is missing, as they do without it.
 type Keeper struct {
 	lists *Lists
+	log   zerolog.Logger
 	large int           // for tests, as the others
 	most  int           // maxKept
 	lag   uint64        // maxLag
@@ -50,6 +59,7 @@ type Keeper struct {
 	every time.Duration // passEvery
 	rest  int           // restFor
 
+	begun    time.Time         // when it began to serve
 	accounts map[string]uint64 // that are kept; each outcome up to this sequence is in the account's span
 	small    map[string]uint64 // sequences before which an account cannot be large
 	sought   time.Time
@@ -58,10 +68,10 @@ type Keeper struct {
 	kept     atomic.Pointer[[]string]
 }
 
-// NewKeeper makes the keeper of these lists.
-func NewKeeper(l *Lists) *Keeper {
+// NewKeeper makes the keeper of these lists. What it cannot read is logged; it tries again.
+func NewKeeper(l *Lists, log zerolog.Logger) *Keeper {
 	return &Keeper{
-		lists: l, large: large, most: maxKept, lag: maxLag, facts: maxEnded, every: passEvery,
+		lists: l, log: log, large: large, most: maxKept, lag: maxLag, facts: maxEnded, every: passEvery,
 		rest:     restFor,
 		accounts: map[string]uint64{}, small: map[string]uint64{},
 	}
@@ -78,9 +88,13 @@ func (k *Keeper) Keeps(account string) bool {
 
 // Serve keeps spans until ctx ends.
 func (k *Keeper) Serve(ctx context.Context) error {
+	k.begun = time.Now()
 	for {
-		_ = k.pass(ctx) // the next one goes on; until then searches read by themselves
-		if err := pause(ctx, k.every); err != nil {
+		// the next pass goes on; until then searches read by themselves
+		if err := k.pass(ctx); err != nil && ctx.Err() == nil {
+			k.log.Warn().Err(err).Msg("what searches look through cannot be kept: they read it themselves")
+		}
+		if err := pause(ctx, k.every, nil); err != nil {
 			return err
 		}
 	}
@@ -169,7 +183,7 @@ func (k *Keeper) seek(ctx context.Context, g goal) error {
 		if k.lists.held.room(k.most) < min(sizes[account]*rowCost, k.most/2) {
 			continue
 		}
-		if err := k.build(ctx, account, g); err != nil {
+		if err := k.build(ctx, account, sizes[account], g); err != nil {
 			return err
 		}
 	}
@@ -214,16 +228,46 @@ func (k *Keeper) accountAt(ctx context.Context, sequence uint64) (string, error)
 	return accountOf(m.Subject), nil
 }
 
-// build reads an account's records into a span of its own, and puts it into the place of the one that
-// searches use.
-func (k *Keeper) build(ctx context.Context, account string, g goal) error {
-	s := newSpan(account, g.last)
-	s.pace = k.pace
-	for s.low > g.first && s.bytes() < k.lists.held.room(k.most) {
-		if err := s.down(ctx, k.lists, g.first, maxRecords); err != nil {
+// build reads an account's records into the span that searches use, which it has for a window of them at a
+// time.
+func (k *Keeper) build(ctx context.Context, account string, size int, g goal) error {
+	for low := uint64(math.MaxUint64); ; {
+		s, release, err := k.lists.held.borrow(ctx, account, true)
+		if err != nil {
+			return err
+		}
+		if low == math.MaxUint64 && (s.len() == 0 || g.last > s.high+maxGap) {
+			*s = *newSpan(account, g.last)
+			s.window = windowOf(size, g)
+		}
+		// where it was cut meanwhile, or dropped, there is no room for more
+		if s.low <= g.first || s.low > low || k.lists.held.room(k.most) <= 0 {
+			err = k.keep(ctx, s)
+			release()
+			return err
+		}
+		hurry := k.lists.held.hurryOf(account)
+		s.pace = func(ctx context.Context, begun time.Time) error {
+			return pause(ctx, k.rests(time.Since(begun)), hurry)
+		}
+		err = s.down(ctx, k.lists, g.first, maxRecords)
+		s.pace, low = nil, s.low
+		release()
+		if err != nil {
 			return err
 		}
 	}
+}
+
+// windowOf returns how many sequences hold about as many records as are read at once, of an account that has
+// so many.
+func windowOf(size int, g goal) uint64 {
+	window := (g.last - g.first + 1) * (maxRecords / 4 * 3) / uint64(size) //nolint:gosec // positive
+	return max(firstWindow, min(window, maxWindow))
+}
+
+// keep has the account of a span kept from now on.
+func (k *Keeper) keep(ctx context.Context, s *span) error {
 	if s.len() == 0 {
 		return nil
 	}
@@ -231,28 +275,34 @@ func (k *Keeper) build(ctx context.Context, account string, g goal) error {
 	if err != nil {
 		return err
 	}
-	held, release, err := k.lists.held.borrow(ctx, account, true)
-	if err != nil {
-		return err
-	}
-	defer release()
-	s.pace, s.kept, s.older = nil, s.low, slices.Clone(s.older) // what append took ahead is given back
-	*held = *s
-	k.accounts[account] = facts - min(facts, 1)
+	s.kept, s.older = s.low, slices.Clone(s.older) // what append took ahead is given back
+	k.accounts[s.account] = facts - min(facts, 1)
 	k.caughtUp = time.Time{} // its outcomes are read in this pass
 	return nil
 }
 
 // pace rests after a piece of work.
 func (k *Keeper) pace(ctx context.Context, begun time.Time) error {
-	return pause(ctx, time.Duration(k.rest)*time.Since(begun))
+	return pause(ctx, k.rests(time.Since(begun)), nil)
 }
 
-func pause(ctx context.Context, d time.Duration) error {
+// rests returns how long the keeper rests that has worked so long.
+func (k *Keeper) rests(worked time.Duration) time.Duration {
+	rest := k.rest
+	if time.Since(k.begun) < startFor {
+		rest = min(rest, 1)
+	}
+	return time.Duration(rest) * worked
+}
+
+// pause waits, unless something can be received.
+func pause(ctx context.Context, d time.Duration, hurry <-chan struct{}) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
+		return nil
+	case <-hurry:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -26,7 +26,7 @@ const (
 	// minRecords and maxRecords bound how many records are read before the list looks at them: four times as
 	// many as it has looked at. A window that holds more is made smaller.
 	minRecords = 1024
-	maxRecords = 1 << 15
+	maxRecords = 1 << 16
 	// fewRecords is below how many of the account's records a window counts as nearly empty.
 	fewRecords = 64
 	// maxGap is how many sequences a span may have to catch up with before it begins anew: a second's
@@ -79,7 +79,7 @@ type span struct {
 	seen     uint64             // sequence of the facts' stream (row.looked)
 	texts    int                // bytes of all texts
 
-	kept uint64 // a Keeper follows what began with this record; 0: none does
+	kept uint64 // a Keeper follows what begins with this record; 0: none does
 	// pace, unless it is nil, is called behind each page of records that is read, with when that began.
 	pace func(ctx context.Context, begun time.Time) error
 }

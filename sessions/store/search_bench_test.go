@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/secretbox"
 	"verifyd/natsconf/topology"
@@ -109,7 +111,31 @@ func BenchmarkSearch(b *testing.B) {
 			})
 		}
 	}
+	for _, after := range []time.Duration{0, time.Second, 2 * time.Second, 10 * time.Second} {
+		for _, name := range []string{"nobody", "reason-of-none"} {
+			b.Run(fmt.Sprintf("%s/after-start=%s", name, after), func(b *testing.B) {
+				benchmarkStarted(b, open, queries[name], after)
+			})
+		}
+	}
 	b.Run("kept", func(b *testing.B) { benchmarkKept(b, open(), queries) })
+}
+
+// benchmarkStarted measures the first search of a process so long after its start.
+func benchmarkStarted(b *testing.B, open func() *store.Store, q lists.Query, after time.Duration) {
+	var took []time.Duration
+	for b.Loop() {
+		st := open()
+		stop := natstest.Serve(b, lists.NewKeeper(st.Lists, zerolog.Nop()))
+		<-time.After(after)
+		begun := time.Now()
+		search(b, st, q)
+		took = append(took, time.Since(begun))
+		stop()
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2])/float64(time.Millisecond), "p50-ms")
+	b.ReportMetric(float64(took[len(took)-1])/float64(time.Millisecond), "max-ms")
 }
 
 // benchmarkKept measures the first searches of a process that has read ahead, and the cost of that: the time,
@@ -118,7 +144,7 @@ func benchmarkKept(b *testing.B, st *store.Store, queries map[string]lists.Query
 	if *benchSessions < 10_000 {
 		b.Skip("a small account is not kept")
 	}
-	keeper := lists.NewKeeper(st.Lists)
+	keeper := lists.NewKeeper(st.Lists, zerolog.Nop())
 	heap, used, begun := heapInUse(), processorTime(b), time.Now()
 	natstest.Serve(b, keeper)
 	look := time.NewTicker(10 * time.Millisecond)

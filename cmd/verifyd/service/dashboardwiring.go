@@ -41,7 +41,7 @@ func (p *Program) dashboard(
 	}
 	paused.Oldest = store.OldestOf(h.sessions)
 	p.add("search", supervise.New("search", lists.NewAhead(h.sessions.Lists)),
-		supervise.New("search keeper", lists.NewKeeper(h.sessions.Lists)))
+		supervise.New("search keeper", lists.NewKeeper(h.sessions.Lists, p.Config.Log)))
 	var snippets []integratorpages.Snippet
 	for _, g := range verify.Guides() {
 		snippets = append(snippets, integratorpages.Snippet{

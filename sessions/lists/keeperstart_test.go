@@ -1,0 +1,123 @@
+package lists_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"verifyd/natsconf/natstest"
+	"verifyd/sessions/lists"
+)
+
+// many starts sessions that nobody ends.
+func (r rig) many(t *testing.T, n int) {
+	t.Helper()
+	var starting sync.WaitGroup
+	for w := range 64 {
+		starting.Go(func() {
+			for i := w; i < n; i += 64 {
+				r.start(t, account, fmt.Sprint("user_", i))
+			}
+		})
+	}
+	starting.Wait()
+}
+
+// A search that comes while the keeper reads the account, and rests between two pages, ends that rest, and
+// reads nothing that the keeper has read.
+func TestSearchGoesOnWhereTheKeeperIs(t *testing.T) {
+	t.Parallel()
+	const all = 3000 // three pages
+	r := keep(t, 1000)
+	r.many(t, all)
+	r.keeper.Rest(1 << 30)
+	received := func() int { return int(r.conn.NC.Stats().InMsgs) }
+	ctx, cancel := context.WithCancel(t.Context())
+	passed := make(chan error)
+	before := received()
+	go func() { passed <- r.keeper.Pass(ctx) }()
+	defer func() { cancel(); <-passed }()
+	natstest.Await(t, "the keeper has read a page", func() bool { return received()-before >= 1024 })
+	search, end := context.WithTimeout(t.Context(), 30*time.Second)
+	defer end()
+	found, err := r.store.List(search, lists.Query{Account: account, Text: "user_77", Limit: 20})
+	if err != nil || len(found.Sessions) != 11 {
+		t.Fatalf("%d sessions, %v", len(found.Sessions), err)
+	}
+	if n := received() - before; n > all+500 { // 64 samples, and six reads of each session that is shown
+		t.Errorf("keeper and search together took %d messages for %d sessions", n, all)
+	}
+	if n := r.store.Rows(account); n != all {
+		t.Errorf("%d sessions are in memory", n)
+	}
+}
+
+// What a search has read is not read again by the keeper.
+func TestKeeperGoesOnWhereASearchEnded(t *testing.T) {
+	t.Parallel()
+	r := keep(t, 300)
+	r.many(t, 600)
+	r.find(t, lists.Query{Text: "nobody"})
+	before := r.conn.NC.Stats().InMsgs
+	if err := r.keeper.Pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := r.conn.NC.Stats().InMsgs - before; n > 200 || !r.keeper.Keeps(account) {
+		t.Errorf("the keeper took %d messages, and keeps the account: %t", n, r.keeper.Keeps(account))
+	}
+}
+
+// Soon after a start the keeper takes half a core at most, and later a twentieth.
+func TestKeeperIsQuickAfterItsStart(t *testing.T) {
+	t.Parallel()
+	k := lists.NewKeeper(keep(t, 1).store.Lists, zerolog.Nop())
+	for since, rests := range map[time.Duration]time.Duration{
+		0: time.Second, 50 * time.Second: time.Second,
+		2 * time.Minute: 19 * time.Second, time.Hour: 19 * time.Second,
+	} {
+		if got := k.Rests(time.Second, since); got != rests {
+			t.Errorf("%s after its start it rests %s after a second's work, want %s", since, got, rests)
+		}
+	}
+}
+
+// log is what a keeper logs.
+type log struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *log) has(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.text.String(), text)
+}
+
+// What the keeper cannot read is logged, but not that it is stopped.
+func TestKeeperLogsWhatItCannotRead(t *testing.T) {
+	t.Parallel()
+	r := keep(t, 20)
+	const failed = "cannot be kept"
+	out := &log{}
+	r.keeper.Log(zerolog.New(out))
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	if err := r.keeper.Serve(stopped); err == nil || out.has(failed) {
+		t.Errorf("the end is logged, or none: %v", err)
+	}
+	r.conn.Close()
+	natstest.Serve(t, r.keeper)
+	natstest.Await(t, "a line in the log", func() bool { return out.has(failed) })
+}
