@@ -8,11 +8,12 @@ import (
 )
 
 // NewTestKeeper makes a keeper of accounts with so many sessions, which looks for new ones at each pass that
-// the lists' clock is a minute after the last such look, lets nothing wait, reads a few facts at once, and
-// rests not at all.
+// the lists' clock is a minute after the last such look, lets nothing wait, puts a few outcomes at once into
+// the spans, and rests not at all. Of more than a few facts the lists read the outcomes alone.
 func NewTestKeeper(l *Lists, from int) *Keeper {
 	k := NewKeeper(l, zerolog.Nop())
-	k.large, k.lag, k.facts, k.every, k.rest = from, 1, 7, time.Millisecond, 0
+	k.large, k.lag, k.ended, k.every, k.rest = from, 1, 7, time.Millisecond, 0
+	l.few = 20
 	return k
 }
 

@@ -9,13 +9,10 @@ import (
 
 	"verifyd/natsconf/topology"
 	"verifyd/sessions"
-	"verifyd/sessions/facts"
-	"verifyd/sessions/records"
 )
 
-// maxEnded is how many sequences of the facts' stream are read before the outcomes among them are put into
-// the spans: some megabytes.
-const maxEnded = 1 << 17
+// maxEnded is how many outcomes are read before they are put into the spans: some megabytes.
+const maxEnded = 1 << 16
 
 // borrow returns the span that is kept of an account; nil where there is none any more, since it was dropped
 // to make room, or has become small. The account is not kept any longer then.
@@ -151,34 +148,33 @@ func (k *Keeper) outcomes(ctx context.Context, g goal) error {
 	if err != nil {
 		return err
 	}
-	for last := false; !last; {
-		from := g.facts + 1
-		for _, facts := range k.accounts {
-			from = min(from, facts+1)
-		}
-		to := min(g.facts, from+k.facts-1)
-		last = to == g.facts
-		ended, err := k.endings(ctx, open, from, to)
-		if err != nil {
-			return err
-		}
-		for account, facts := range k.accounts {
-			if facts >= to && !last {
-				continue
-			}
-			begun := time.Now()
-			if err := k.end(ctx, account, ended, last, g); err != nil {
-				return err
-			}
-			if _, kept := k.accounts[account]; kept {
-				k.accounts[account] = max(facts, to)
-			}
-			if err := k.pace(ctx, begun); err != nil {
-				return err
-			}
-		}
+	from := g.facts + 1
+	for _, facts := range k.accounts {
+		from = min(from, facts+1)
 	}
-	return nil
+	ended, begun := map[[20]byte]sessions.Outcome{}, time.Now()
+	if len(open) > 0 {
+		err = k.lists.completions(ctx, from, g.facts, func(id sessions.ID, data []byte) {
+			var key [20]byte
+			if n, err := idEncoding.Decode(key[:], []byte(id)); err == nil && n == len(key) && open[key] {
+				ended[key] = outcomeIn(id, data) // to decode those of all others would be a third of the work
+			}
+		}, func(at uint64) error {
+			if len(ended) >= k.ended {
+				if err := k.end(ctx, ended, at, false, g); err != nil {
+					return err
+				}
+				clear(ended)
+			}
+			err := k.pace(ctx, begun)
+			begun = time.Now()
+			return err
+		})
+	}
+	if err != nil {
+		return err
+	}
+	return k.end(ctx, ended, g.facts, true, g)
 }
 
 // open returns the sessions whose outcome the spans lack.
@@ -202,41 +198,32 @@ func (k *Keeper) open(ctx context.Context, g goal) (map[[20]byte]bool, error) {
 	return open, nil
 }
 
-// endings reads how sessions ended, of these, as the facts between two sequences say. To decode those of all
-// others would be a third of the work.
-func (k *Keeper) endings(ctx context.Context, open map[[20]byte]bool, from, to uint64) (
-	map[[20]byte]sessions.Outcome, error) {
-	ended := map[[20]byte]sessions.Outcome{}
-	if to < from {
-		return ended, nil
-	}
-	begun := time.Now()
-	err := k.lists.Conn.Pages(ctx, topology.StreamCompletions, records.CompletionSubject("*"), from, to,
-		func(msgs []jetstream.Msg) error {
-			for _, m := range msgs {
-				var id [20]byte
-				text := facts.OfFact(m.Subject())
-				n, err := idEncoding.Decode(id[:], []byte(text[:min(len(text), 32)]))
-				if err == nil && n == len(id) && open[id] {
-					ended[id] = outcomeIn(text, m.Data())
-				}
-			}
-			err := k.pace(ctx, begun)
-			begun = time.Now()
+// end puts outcomes into the spans: all that there are up to a sequence of the facts' stream, but for those
+// that were put there before.
+func (k *Keeper) end(ctx context.Context, ended map[[20]byte]sessions.Outcome, to uint64, last bool,
+	g goal) error {
+	for account, facts := range k.accounts {
+		begun := time.Now()
+		s, release, err := k.borrow(ctx, account)
+		switch {
+		case err != nil:
 			return err
-		})
-	return ended, err
+		case s == nil:
+			continue
+		}
+		s.endAll(ended, last, g)
+		release()
+		k.accounts[account] = max(facts, to)
+		if err := k.pace(ctx, begun); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// end puts outcomes into an account's span. With the last of them the rows that the keeper follows have been
-// looked up.
-func (k *Keeper) end(ctx context.Context, account string, ended map[[20]byte]sessions.Outcome, last bool,
-	g goal) error {
-	s, release, err := k.borrow(ctx, account)
-	if err != nil || s == nil {
-		return err
-	}
-	defer release()
+// endAll notes how the sessions up to a goal ended. With the last outcomes of a pass the rows that the keeper
+// follows have been looked up.
+func (s *span) endAll(ended map[[20]byte]sessions.Outcome, last bool, g goal) {
 	if last {
 		s.seen = g.facts // a search that looked further looks again from here: not for all rows
 	}
@@ -253,5 +240,4 @@ func (k *Keeper) end(ctx context.Context, account string, ended map[[20]byte]ses
 			s.expire(r, g.now)
 		}
 	}
-	return nil
 }

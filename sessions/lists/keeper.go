@@ -55,7 +55,7 @@ type Keeper struct {
 	large int           // for tests, as the others
 	most  int           // maxKept
 	lag   uint64        // maxLag
-	facts uint64        // maxEnded
+	ended int           // maxEnded
 	every time.Duration // passEvery
 	rest  int           // restFor
 
@@ -71,7 +71,7 @@ type Keeper struct {
 // NewKeeper makes the keeper of these lists. What it cannot read is logged; it tries again.
 func NewKeeper(l *Lists, log zerolog.Logger) *Keeper {
 	return &Keeper{
-		lists: l, log: log, large: large, most: maxKept, lag: maxLag, facts: maxEnded, every: passEvery,
+		lists: l, log: log, large: large, most: maxKept, lag: maxLag, ended: maxEnded, every: passEvery,
 		rest:     restFor,
 		accounts: map[string]uint64{}, small: map[string]uint64{},
 	}

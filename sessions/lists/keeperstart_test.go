@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +13,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/natsconf/natstest"
+	"verifyd/sessions"
+	"verifyd/sessions/facts"
 	"verifyd/sessions/lists"
 )
 
@@ -70,6 +73,49 @@ func TestKeeperGoesOnWhereASearchEnded(t *testing.T) {
 	}
 	if n := r.conn.NC.Stats().InMsgs - before; n > 200 || !r.keeper.Keeps(account) {
 		t.Errorf("the keeper took %d messages, and keeps the account: %t", n, r.keeper.Keeps(account))
+	}
+}
+
+// What is stored of a delivery is not taken for how its session ended, which would then be read from the
+// session itself, however the outcomes are read.
+func TestDeliveriesAreNoOutcomes(t *testing.T) {
+	t.Parallel()
+	r := keep(t, 20)
+	r.fill(t, account, 40)
+	declinedOf := func(user string) sessions.ID {
+		t.Helper()
+		s := r.start(t, account, user)
+		r.complete(t, s, declined)
+		if err := r.writer.Claim(t.Context(), facts.Claim{Session: s.ID, Number: 1, At: time.Now()}); err != nil {
+			t.Fatal(err)
+		}
+		return s.ID
+	}
+	var want []sessions.ID
+	find := func(when string) {
+		t.Helper()
+		slices.Sort(want)
+		got := r.find(t, lists.Query{Reasons: []sessions.Reason{sessions.Declined}})
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v are declined, want %v", when, got, want)
+		}
+	}
+	if err := r.keeper.Pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for round, n := range []int{8, 30} {
+		for i := range n {
+			want = append(want, declinedOf(fmt.Sprint("kept_", round, "_", i)))
+		}
+		if err := r.keeper.Pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		find("kept")
+		if n := r.messages(t, lists.Query{Reasons: []sessions.Reason{sessions.Unconfirmed}}); n > 15 {
+			t.Errorf("a search for a reason that is not there took %d messages", n)
+		}
+		want = append(want, declinedOf(fmt.Sprint("searched_", round)))
+		find("searched")
 	}
 }
 

@@ -39,10 +39,11 @@ type Lists struct {
 	*records.Reader
 
 	held *held
+	few  uint64 // fewFacts, but for tests
 }
 
 // New makes lists of what a reader reads.
-func New(r *records.Reader) *Lists { return &Lists{r, newHeld()} }
+func New(r *records.Reader) *Lists { return &Lists{r, newHeld(), fewFacts} }
 
 // List returns an account's sessions, newest first, at most q.Limit. It looks back through the account's
 // records; when ctx ends on the way, what was found until then is the answer, with the cursor from which to
