@@ -189,18 +189,16 @@ func (st *Lists) completions(ctx context.Context, from, to uint64, do func(id se
 	}
 	return st.Conn.Pages(ctx, topology.StreamCompletions, subject, from, to,
 		func(msgs []jetstream.Msg) error {
-			at := from
 			for _, m := range msgs {
-				meta, err := m.Metadata()
-				if err != nil {
-					return err
-				}
-				at = meta.Sequence.Stream
 				if p, ok := facts.ParseSubject(m.Subject()); ok && p.Kind == "completion" {
 					do(p.ID, m.Data())
 				}
 			}
-			return paged(at)
+			last, err := msgs[len(msgs)-1].Metadata()
+			if err != nil {
+				return err
+			}
+			return paged(last.Sequence.Stream)
 		})
 }
 
