@@ -39,9 +39,9 @@ const (
 	// restFor is how long the keeper rests, as a multiple of the time that it worked: it takes a twentieth of
 	// a core at most. Reading what comes costs a seventh of what starting it did.
 	restFor = 19
-	// startFor is how long it rests only as long as it works, after a start: half a core, so that what is
-	// stored then is read before most searches come. A million sessions take less.
-	startFor = time.Minute
+	// startFor bounds for how long it rests only as long as it works, until it has read what was stored when
+	// it began: half a core, so that most searches come later. A million sessions take it half a minute.
+	startFor = 5 * time.Minute
 )
 
 // Keeper keeps the spans of accounts that have many sessions, so that nobody's search is the first: it finds
@@ -60,6 +60,7 @@ type Keeper struct {
 	rest  int           // restFor
 
 	begun    time.Time         // when it began to serve
+	started  bool              // it has read what was stored then
 	accounts map[string]uint64 // that are kept; each outcome up to this sequence is in the account's span
 	small    map[string]uint64 // sequences before which an account cannot be large
 	sought   time.Time
@@ -91,10 +92,12 @@ func (k *Keeper) Serve(ctx context.Context) error {
 	k.begun = time.Now()
 	for {
 		// the next pass goes on; until then searches read by themselves
-		if err := k.pass(ctx); err != nil && ctx.Err() == nil {
+		err := k.pass(ctx)
+		k.started = k.started || err == nil
+		if err != nil && ctx.Err() == nil {
 			k.log.Warn().Err(err).Msg("what searches look through cannot be kept: they read it themselves")
 		}
-		if err := pause(ctx, k.every, nil); err != nil {
+		if err = pause(ctx, k.every, nil); err != nil {
 			return err
 		}
 	}
@@ -289,7 +292,7 @@ func (k *Keeper) pace(ctx context.Context, begun time.Time) error {
 // rests returns how long the keeper rests that has worked so long.
 func (k *Keeper) rests(worked time.Duration) time.Duration {
 	rest := k.rest
-	if time.Since(k.begun) < startFor {
+	if !k.started && time.Since(k.begun) < startFor {
 		rest = min(rest, 1)
 	}
 	return time.Duration(rest) * worked
