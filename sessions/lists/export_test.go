@@ -20,6 +20,9 @@ func NewTestKeeper(l *Lists, from int) *Keeper {
 // Rest sets how long the keeper rests, as a multiple of the time that it worked.
 func (k *Keeper) Rest(times int) { k.rest = times }
 
+// AtOnce sets how many outcomes the keeper puts into the spans at once.
+func (k *Keeper) AtOnce(n int) { k.ended = n }
+
 // Rests returns how long the keeper rests that has worked so long, at an instant after its start.
 func (k *Keeper) Rests(worked, since time.Duration) time.Duration {
 	k.begun = time.Now().Add(-since)

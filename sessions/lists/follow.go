@@ -152,7 +152,7 @@ func (k *Keeper) outcomes(ctx context.Context, g goal) error {
 	for _, facts := range k.accounts {
 		from = min(from, facts+1)
 	}
-	ended, begun := map[[20]byte]sessions.Outcome{}, time.Now()
+	ended, read, begun := map[[20]byte]sessions.Outcome{}, from-1, time.Now()
 	if len(open) > 0 {
 		err = k.lists.completions(ctx, from, g.facts, func(id sessions.ID, data []byte) {
 			var key [20]byte
@@ -160,6 +160,7 @@ func (k *Keeper) outcomes(ctx context.Context, g goal) error {
 				ended[key] = outcomeIn(id, data) // to decode those of all others would be a third of the work
 			}
 		}, func(at uint64) error {
+			read = at
 			if len(ended) >= k.ended {
 				if err := k.end(ctx, ended, at, false, g); err != nil {
 					return err
@@ -172,6 +173,7 @@ func (k *Keeper) outcomes(ctx context.Context, g goal) error {
 		})
 	}
 	if err != nil {
+		_ = k.end(ctx, ended, read, false, g) // the next pass goes on from there
 		return err
 	}
 	return k.end(ctx, ended, g.facts, true, g)

@@ -119,6 +119,63 @@ func TestDeliveriesAreNoOutcomes(t *testing.T) {
 	}
 }
 
+// Where reading outcomes fails on the way, the next pass goes on from there.
+func TestKeeperGoesOnWhereItFailed(t *testing.T) {
+	t.Parallel()
+	const all = 1500 // two pages of outcomes
+	r := keep(t, 1000)
+	r.keeper.AtOnce(all)
+	r.many(t, all)
+	if err := r.keeper.Pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	q := lists.Query{Account: account, Limit: all}
+	p, err := r.writer.List(t.Context(), q)
+	if err != nil || len(p.Sessions) != all {
+		t.Fatalf("%d sessions, %v", len(p.Sessions), err)
+	}
+	var ending sync.WaitGroup
+	for some := range slices.Chunk(p.Sessions, 50) {
+		ending.Go(func() {
+			for _, v := range some {
+				r.complete(t, v.Session, verified)
+			}
+		})
+	}
+	ending.Wait()
+	received := func() int { return int(r.conn.NC.Stats().InMsgs) }
+	catchUp, err := r.keeper.Goal(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.keeper.Rest(1 << 30)
+	ctx, fail := context.WithCancel(t.Context())
+	defer fail()
+	failed := make(chan error)
+	before := received()
+	go func() { failed <- catchUp(ctx) }()
+	natstest.Await(t, "a page of outcomes is read", func() bool { return received()-before >= 1024 })
+	fail()
+	if err := <-failed; err == nil {
+		t.Fatal("no failure")
+	}
+	r.keeper.Rest(0)
+	before = received()
+	if err := catchUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := received() - before; n > all-1024+100 {
+		t.Errorf("after a failure it took %d messages", n)
+	}
+	before = received()
+	if got := r.find(t, lists.Query{States: []sessions.State{sessions.Pending}}); len(got) > 0 {
+		t.Errorf("%d are pending", len(got))
+	}
+	if n := received() - before; n > 15 {
+		t.Errorf("a search for a state that is not there took %d messages", n)
+	}
+}
+
 // Until it has read what was stored at its start, but not for long, the keeper takes half a core at most, and
 // then a twentieth.
 func TestKeeperIsQuickAtItsStart(t *testing.T) {
