@@ -213,7 +213,7 @@ func (k *Keeper) end(ctx context.Context, ended map[[20]byte]sessions.Outcome, t
 		case s == nil:
 			continue
 		}
-		s.endAll(ended, last, g)
+		endAll(s, ended, last, g)
 		release()
 		k.accounts[account] = max(facts, to)
 		if err := k.pace(ctx, begun); err != nil {
@@ -223,9 +223,9 @@ func (k *Keeper) end(ctx context.Context, ended map[[20]byte]sessions.Outcome, t
 	return nil
 }
 
-// endAll notes how the sessions up to a goal ended. With the last outcomes of a pass the rows that the keeper
-// follows have been looked up.
-func (s *span) endAll(ended map[[20]byte]sessions.Outcome, last bool, g goal) {
+// endAll notes how the sessions of a span up to a goal ended. With the last outcomes of a pass the rows that
+// the keeper follows have been looked up.
+func endAll(s *span, ended map[[20]byte]sessions.Outcome, last bool, g goal) {
 	if last {
 		s.seen = g.facts // a search that looked further looks again from here: not for all rows
 	}

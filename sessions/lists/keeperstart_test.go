@@ -86,7 +86,8 @@ func TestDeliveriesAreNoOutcomes(t *testing.T) {
 		t.Helper()
 		s := r.start(t, account, user)
 		r.complete(t, s, declined)
-		if err := r.writer.Claim(t.Context(), facts.Claim{Session: s.ID, Number: 1, At: time.Now()}); err != nil {
+		c := facts.Claim{Session: s.ID, Number: 1, At: time.Now()}
+		if err := r.writer.Claim(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
 		return s.ID
