@@ -110,10 +110,10 @@ func (k *Keeper) pass(ctx context.Context) error {
 		return err
 	}
 	if g.now.Sub(k.sought) >= seekEvery {
-		k.sought = g.now
 		if err := k.seek(ctx, g); err != nil {
 			return err
 		}
+		k.sought = g.now
 	}
 	if len(k.accounts) == 0 || g.last-k.at < k.lag && g.now.Sub(k.caughtUp) < catchUpEvery {
 		return nil

@@ -120,6 +120,28 @@ func TestDeliveriesAreNoOutcomes(t *testing.T) {
 	}
 }
 
+// Where reading an account fails, the next pass reads it, and not that of a minute later.
+func TestKeeperTriesAgain(t *testing.T) {
+	t.Parallel()
+	r := keep(t, 1000)
+	r.many(t, 1100) // two pages
+	r.keeper.Rest(1 << 30)
+	ctx, fail := context.WithCancel(t.Context())
+	defer fail()
+	failed := make(chan error)
+	before := r.conn.NC.Stats().InMsgs
+	go func() { failed <- r.keeper.Pass(ctx) }()
+	natstest.Await(t, "a page is read", func() bool { return r.conn.NC.Stats().InMsgs-before >= 1024 })
+	fail()
+	if err := <-failed; err == nil {
+		t.Fatal("no failure")
+	}
+	r.keeper.Rest(0)
+	if err := r.keeper.Pass(t.Context()); err != nil || !r.keeper.Keeps(account) {
+		t.Errorf("after a failure the account is kept: %t, %v", r.keeper.Keeps(account), err)
+	}
+}
+
 // Where reading outcomes fails on the way, the next pass goes on from there.
 func TestKeeperGoesOnWhereItFailed(t *testing.T) {
 	t.Parallel()
