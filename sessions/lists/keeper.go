@@ -37,10 +37,10 @@ const (
 	// passEvery is between two looks at what has come.
 	passEvery = time.Second
 	// restFor is how long the keeper rests, as a multiple of the time that it worked: it takes a twentieth of
-	// a core at most. Reading what comes costs a seventh of what starting it did.
+	// a core at most.
 	restFor = 19
 	// startFor bounds for how long it rests only as long as it works, until it has read what was stored when
-	// it began: half a core, so that most searches come later. A million sessions take it half a minute.
+	// it began: half a core, so that most searches come later. With a million in the store it took 50 s.
 	startFor = 5 * time.Minute
 )
 
