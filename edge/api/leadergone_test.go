@@ -96,7 +96,7 @@ func outlast(t *testing.T, vanish func(*testing.T, *natstest.Trio, string)) {
 	defer tick.Stop()
 	for i := range starts {
 		if i == before {
-			vanish(t, trio, natstest.Leader(t, first, records)) // on a busy machine another one may lead by now
+			vanish(t, trio, natstest.Leader(t, first, records)) // another one may lead on a busy machine
 			crowd.Go(func() { s.breaksOff(t) })
 		}
 		crowd.Go(func() {

@@ -49,8 +49,8 @@ func loadTemplates(parts []Part) (*templates, error) {
 		return nil, err
 	}
 	for _, part := range append(parts, Part{Files: webFiles, Pages: []string{"problem"}}) {
-		// An error in a template fails the start. For that a part's pages are read into one frame, which each of
-		// them changes: a frame for each took most of the time.
+		// An error in a template fails the start. For that a part's pages are read into one frame, which each
+		// of them changes: a frame for each took most of the time.
 		frame, err := loadFrame(part)
 		if err != nil {
 			return nil, err
