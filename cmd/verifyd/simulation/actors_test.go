@@ -31,7 +31,7 @@ const (
 )
 
 var (
-	storeKey = secretbox.Key{1} // not drawn: what is stored is the same in each process that plays a schedule
+	storeKey = secretbox.Key{1} // constant: each process that plays a schedule stores the same
 	policy   = urlpolicy.NewPolicy([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, nil)
 )
 
@@ -41,7 +41,7 @@ func (secrets) SigningSecrets(string) ([]string, bool) {
 	return []string{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}, true
 }
 
-// process is what edges and dispatchers share: a connection to the broker, and a store.
+// process is what edges and dispatchers have in common: a connection to the broker, and a store.
 type process struct {
 	w        *world
 	name     string
@@ -52,7 +52,7 @@ type process struct {
 	actors   sync.WaitGroup
 }
 
-// start starts a process. It waits for the broker; not ok: ctx ended first.
+// start starts a process, and waits for the broker. ok is false if ctx ends first.
 func (w *world) start(ctx context.Context, name string) (p *process, ok bool) {
 	p = &process{w: w, name: name, endpoint: w.broker.Endpoint(name)}
 	conn, err := natsconf.Connect(ctx, natsconf.ConnectOptions{
@@ -85,35 +85,35 @@ func (p *process) close() {
 	p.conn.Close()
 }
 
-// worker is a dispatcher or an edge: a process, and those that take its place.
+// worker is a dispatcher or an edge: a process, and those that replace it.
 type worker struct {
 	w    *world
 	name string
 	work context.Context
-	// makes what its processes do until their context ends
+	// returns the function that a process runs until its context ends
 	part func(l *life) (serve func(context.Context), err error)
 	all  sync.WaitGroup // of its lives
 
 	mu    sync.Mutex
 	life  *life
-	lives int // how many have begun
+	lives int // how many have started
 }
 
-// life is one process of a worker's.
+// life is one process of a worker.
 type life struct {
 	*process
 
 	number int             // of the worker's lives
 	pages  http.Handler    // of an edge
-	ctx    context.Context // until its end
+	ctx    context.Context // ends with the process
 	kill   context.CancelFunc
-	died   chan struct{} // closed when it was killed
+	died   chan struct{} // closed when the process is killed
 
 	mu    sync.Mutex
 	conns []*simtest.Conn // to receivers and identity networks
 }
 
-// begin begins a life, after a pause.
+// begin starts a life, after a pause.
 func (k *worker) begin(pause time.Duration) {
 	k.all.Go(func() {
 		select {
@@ -144,14 +144,14 @@ func (k *worker) begin(pause time.Duration) {
 	})
 }
 
-// dispatches makes a process a dispatcher.
-func dispatches(l *life) (func(context.Context), error) {
+// runDispatcher makes a process a dispatcher.
+func runDispatcher(l *life) (func(context.Context), error) {
 	d, err := dispatcher.New(dispatcher.Config{
 		Conn: l.conn, Sessions: l.store, Secrets: secrets{}, Policy: policy, Log: zerolog.Nop(),
 		Timeout: timeout, RetryFor: retryFor,
-		// not the default, which has the id of this test's process: decoding JSON allocates a string only if
-		// it is not in a cache by hash, allocations decide where stacks grow, and for that the runtime draws
-		// from the scheduler's stream
+		// not the default, which has the id of this process: decoding JSON allocates a string only if it is
+		// not in a cache by hash, allocations decide when stacks grow, and for that the runtime draws from
+		// the scheduler's random stream
 		Worker: fmt.Sprintf("%s.%d", l.name, l.number),
 		Random: func() float64 { return l.w.draw("pause of %s", l.name).Float64() },
 		Now:    l.now,
@@ -166,8 +166,9 @@ func dispatches(l *life) (func(context.Context), error) {
 	return func(ctx context.Context) { _ = d.Serve(ctx) }, nil
 }
 
-// now is the process's look at its clock. The last one before the first byte of a callback may come long
-// after the claim: the process was paused. Others are made under locks, where virtual time would not go on.
+// now is the clock of the process. The last read before the first byte of a callback may be long after the
+// claim, as if the process had been paused. The other reads are made under locks, where virtual time would
+// not advance.
 func (l *life) now() time.Time {
 	caller, _, _, _ := runtime.Caller(1)
 	if strings.HasSuffix(runtime.FuncForPC(caller).Name(), "connSender).send") {
@@ -203,21 +204,21 @@ func (l *life) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	return conn, nil
 }
 
-// current returns the life that lasts; nil where there is none.
+// current returns the running life; nil if there is none.
 func (k *worker) current() *life {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.life
 }
 
-// cut cuts the connections to the broker, which come back.
+// cut cuts the connections to the broker. New ones can be opened.
 func (k *worker) cut() {
 	if l := k.current(); l != nil {
 		l.endpoint.Cut()
 	}
 }
 
-// replace kills the process, of which nothing is seen any more, and starts another.
+// replace kills the process, after which nothing that it does is seen, and starts another.
 func (k *worker) replace(pause time.Duration) {
 	k.mu.Lock()
 	l := k.life
@@ -237,7 +238,7 @@ func (k *worker) replace(pause time.Duration) {
 	k.begin(pause)
 }
 
-// ask has the process that lives do something; one that was killed meanwhile answers nobody.
+// ask makes the running process do something. If the process was killed in that time, its answer is lost.
 func (k *worker) ask(do func(ctx context.Context, l *life) error) error {
 	l := k.current()
 	if l == nil {
@@ -249,7 +250,7 @@ func (k *worker) ask(do func(ctx context.Context, l *life) error) error {
 	return errGone
 }
 
-// unanswered reports whether a call may be repeated.
+// unanswered reports whether an error allows that a call is repeated.
 func unanswered(err error) bool {
 	return errors.Is(err, natsconf.ErrUncertain) || errors.Is(err, natsconf.ErrUnavailable) ||
 		errors.Is(err, natsconf.ErrConflict) || errors.Is(err, errGone)

@@ -13,7 +13,7 @@ import (
 	"verifyd/sessions"
 )
 
-// The pages that users are shown, by their titles.
+// The titles of pages, and the name of the cookie that identifies a browser.
 const (
 	pageAsk      = "Is this you?"
 	pageConfirm  = "One more step"
@@ -21,8 +21,8 @@ const (
 	browserKnown = "__Host-verifyd_browser"
 )
 
-// pageStates are the pages that say how a session ended, and those that say nothing of that. A page that is
-// not among them is one that no user may be shown here.
+// pageStates has the title of each page that a user may see here, and the state that the page shows; empty
+// if it shows none.
 var pageStates = map[string]sessions.State{
 	"You are verified": sessions.Verified, "You were not verified": sessions.Failed,
 	"No longer needed": sessions.Canceled, "This link has expired": sessions.Expired,
@@ -34,25 +34,25 @@ var pageStates = map[string]sessions.State{
 	"Too many tries":                "",
 }
 
-// browser is a user's: it keeps cookies, and asks one edge or the other.
+// browser is a user's browser: it keeps cookies, and sends each request to one of the edges.
 type browser struct {
 	s     *session
 	w     *world
 	name  string
 	edges []*worker
-	// in the calm: it leaves a moment after it has come back, and looks again later
+	// in the calm: it leaves a moment after its return, and looks again later
 	hurried bool
-	shown   bool // in the calm: the address with which it comes back is opened in another browser before
-	forgot  bool // by which cookie it is known
+	shown   bool // in the calm: its return address is opened in another browser first
+	forgot  bool // it has lost the cookie that identifies it
 
 	mu      sync.Mutex
 	cookies map[string]string
 }
 
-// answer is what a request brought.
+// answer is the response to a request.
 type answer struct {
 	status int
-	to     string // where a redirect leads, without the base URL
+	to     string // target of a redirect, without the base URL
 	title  string
 	body   string
 }
@@ -63,7 +63,7 @@ func (b *browser) cookie(name string) string {
 	return b.cookies[name]
 }
 
-// request builds a request as browsers do from a page of the same site.
+// request builds a request as browsers send it from a page of the same site.
 func (b *browser) request(ctx context.Context, target string, form url.Values) *http.Request {
 	method := http.MethodGet
 	if form != nil {
@@ -85,11 +85,12 @@ func (b *browser) request(ctx context.Context, target string, form url.Values) *
 	return q
 }
 
-// patience is how long a browser waits for an answer: longer than the edge takes for any.
+// patience is how long a browser waits for an answer: longer than an edge takes for any.
 const patience = 45 * time.Second
 
-// send sends a request to an edge: with a form it is a POST. It reports whether an answer came. began and
-// ended, which may be nil, are called when the edge begins with it, and when it has ended, whoever waits.
+// send sends a request to an edge; with a form it is a POST. It reports whether an answer arrived. began and
+// ended, which may be nil, are called when the edge begins and when it has ended the request, even if the
+// browser no longer waits.
 func (b *browser) send(ctx context.Context, what, target string, form url.Values,
 	began, ended func()) (a answer, ok bool) {
 	r := b.w.draw("%s of %s", what, b.name)
@@ -101,7 +102,7 @@ func (b *browser) send(ctx context.Context, what, target string, form url.Values
 	if b.hurried && what == "return" {
 		stays = time.Duration(r.Int64N(int64(4 * time.Millisecond))) // about as long as a return takes
 	}
-	time.Sleep(time.Duration(r.Int64N(int64(time.Millisecond)))) // of the bubble
+	time.Sleep(time.Duration(r.Int64N(int64(time.Millisecond)))) // in virtual time
 	l := k.current()
 	if l == nil || b.w.odd(r, "request lost") {
 		return answer{}, false
@@ -113,7 +114,7 @@ func (b *browser) send(ctx context.Context, what, target string, form url.Values
 	if began != nil {
 		began()
 	}
-	b.w.talking.Go(func() {
+	b.w.serving.Go(func() {
 		defer close(done)
 		l.pages.ServeHTTP(rec, q)
 		if ended != nil {
@@ -136,7 +137,7 @@ func (b *browser) send(ctx context.Context, what, target string, form url.Values
 	return b.take(what, k.name, rec, asked), true
 }
 
-// take takes an answer: its cookies, and what its page says.
+// take stores the cookies of an answer, and records what its page shows.
 func (b *browser) take(what, edge string, rec *httptest.ResponseRecorder, asked time.Time) answer {
 	res := rec.Result()
 	b.mu.Lock()
@@ -157,19 +158,19 @@ func (b *browser) take(what, edge string, rec *httptest.ResponseRecorder, asked 
 	title, _, _ = strings.Cut(title, "</title>")
 	a.title = html.UnescapeString(title)
 	b.w.note("%s sees %q of %s, for its %s", b.name, a.title, edge, what)
-	b.s.sees(a, asked)
+	b.s.recordPage(a, asked)
 	return a
 }
 
-// says returns the code on a page that shows one.
-func (a answer) says() string {
+// code returns the code on a page that shows one.
+func (a answer) code() string {
 	_, code, _ := strings.Cut(a.body, `<kbd`)
 	_, code, _ = strings.Cut(code, ">")
 	code, _, _ = strings.Cut(code, "<")
 	return strings.ReplaceAll(code, " ", "")
 }
 
-// notice returns the notice that a redirect to the page carries.
+// notice returns the notice in a redirect to the page.
 func (a answer) notice() string {
 	u, err := url.Parse(a.to)
 	if err != nil {

@@ -13,20 +13,21 @@ import (
 	"testing"
 )
 
-// What a schedule's seed does not draw, Go draws for itself: which case of a select is taken where several
-// are ready, which timer of one instant fires first, in which order a map is read. All of that comes from
-// streams of random numbers, which begin with sixteen bytes that the kernel gives a process. In a process
-// that plays one schedule alone those bytes are made of its seed and a number called luck. Its threads run
-// one at a time (startChosen), and nothing is collected: it does the same each time, down to its allocations.
+// The Go runtime draws what a schedule's seed does not decide: which case of a select is taken if several
+// are ready, which timer of one instant fires first, in which order a map is read. It draws from random
+// streams, whose seed is sixteen bytes that the kernel gives a process. In a process that plays one schedule
+// alone, those bytes are derived from the schedule's seed and a number called luck. Its threads run one at a
+// time (startChosen), and no garbage is collected: it does the same each time, down to its allocations.
 //
-// Allocations count too: when one takes longer the stack may have to grow, and the runtime draws for that
-// from the same stream as for what runs next. So nothing here may depend on the id of the process or on the
+// Allocations matter: if one takes a longer path, the stack may have to grow, and for that the runtime draws
+// from the same stream as for scheduling. So nothing here may depend on the id of the process or on the
 // machine's clock. A library that starts a timer when it is initialized must not be linked.
 
-// lucks is how many lucks are tried for a schedule that was broken among others.
+// lucks is how many lucks are tried to reproduce alone a schedule that was broken among others.
 const lucks = 50
 
-// playAlone plays one schedule in a process of its own. Where that cannot be chosen, the error is free's.
+// playAlone plays one schedule in a process of its own. If chance cannot be chosen here, free reports true
+// for the error.
 func playAlone(ctx context.Context, seed, luck uint64) (sum summary, err error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -40,7 +41,7 @@ func playAlone(ctx context.Context, seed, luck uint64) (sum summary, err error) 
 	if err := startChosen(c, [2]uint64{seed + 1, luck + 1}); err != nil {
 		return sum, fmt.Errorf("start a process whose chance is chosen: %w", err)
 	}
-	err = c.Wait() // until then not all of it may be here
+	err = c.Wait() // until then the output may be incomplete
 	sum, unread := readSummary(out.Bytes())
 	if err := errors.Join(err, unread); err != nil {
 		return sum, fmt.Errorf("the schedule of seed %d: %w\n%s", seed, err, out.Bytes())
@@ -48,8 +49,8 @@ func playAlone(ctx context.Context, seed, luck uint64) (sum summary, err error) 
 	return sum, nil
 }
 
-// free reports whether chance cannot be chosen here: it is done on Linux, by a process that may trace another
-// one, and not under the race detector.
+// free reports whether an error means that chance cannot be chosen here. Choosing it needs Linux, the
+// permission to trace another process, and a build without the race detector.
 func free(err error) bool {
 	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, os.ErrPermission)
 }

@@ -11,7 +11,7 @@ import (
 	"verifyd/edge/web"
 )
 
-// baseURL is where browsers find the edges.
+// baseURL is the address of the edges for browsers.
 const baseURL = "https://verify.example"
 
 type requesters struct{}
@@ -20,8 +20,8 @@ func (requesters) Requester(id string) (signin.Requester, bool) {
 	return signin.Requester{ID: id, Name: "Harbor"}, true
 }
 
-// servesPages makes a process an edge, with networks and pages of its own.
-func servesPages(l *life) (func(context.Context), error) {
+// runEdge makes a process an edge, with networks and pages of its own.
+func runEdge(l *life) (func(context.Context), error) {
 	var own []*network.Network
 	for _, n := range networks {
 		made, err := network.New(n.settings(), network.Options{BaseURL: baseURL, Dial: l.dial})

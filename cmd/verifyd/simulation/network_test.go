@@ -15,15 +15,15 @@ import (
 	"verifyd/natsconf/simtest"
 )
 
-// identityNetwork is one of the networks that users sign in with. They are in memory, and answer, hang, break
-// off half-way and refuse as receivers do.
+// identityNetwork is a network that users sign in with. It is in memory, and answers, hangs, breaks off and
+// refuses as receivers do.
 type identityNetwork struct {
 	id, kind, address string
 	rules             netsettings.Rules
 }
 
-// networks are one of each protocol. The first compares the verifier of a code (RFC 7636) and has no ID
-// tokens. The second has the nonce of a code in an ID token, and looks at no verifier.
+// networks has one network of each protocol. The first checks the verifier of a code (RFC 7636) and issues
+// no ID tokens. The second puts the nonce of a code into an ID token, and does not check the verifier.
 var networks = []*identityNetwork{
 	{
 		id: "plain", kind: netsettings.KindOAuth2, address: "127.0.2.1:80",
@@ -52,11 +52,11 @@ func networkAt(address string) *identityNetwork {
 	return nil
 }
 
-// issuer is the network's address as the metadata spell it.
+// issuer returns the network's address as its metadata has it.
 func (n *identityNetwork) issuer() string { return "http://" + strings.TrimSuffix(n.address, ":80") }
 
-// asks reports whether an answer leads a browser to the network.
-func (n *identityNetwork) asks(a answer) bool {
+// isTarget reports whether an answer redirects a browser to the network.
+func (n *identityNetwork) isTarget(a answer) bool {
 	return strings.HasPrefix(a.to, n.issuer()+"/authorize?")
 }
 
@@ -74,16 +74,16 @@ func (n *identityNetwork) settings() netsettings.Settings {
 	return s
 }
 
-// grant is what a code of a network stands for.
+// grant is what a network stores for a code.
 type grant struct {
 	network *identityNetwork
-	attempt *attempt // that it was given for
+	attempt *attempt // for which it was issued
 	subject string
 	spent   bool
 }
 
-// grants has a user sign in at the network, and returns the code.
-func (n *identityNetwork) grants(w *world, a *attempt, subject string) (code string) {
+// issueCode signs a user in at the network, and returns the code.
+func (n *identityNetwork) issueCode(w *world, a *attempt, subject string) (code string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	code = fmt.Sprintf("c%d-%s", len(w.grants), a.name)
@@ -92,7 +92,7 @@ func (n *identityNetwork) grants(w *world, a *attempt, subject string) (code str
 	return code
 }
 
-// receive is a network's side of one connection.
+// receive serves a network's side of one connection.
 func (n *identityNetwork) receive(w *world, wire *simtest.Conn) {
 	defer wire.Close()
 	exchange(wire, wire, func(q *http.Request, form url.Values) bool {
@@ -121,7 +121,8 @@ func (n *identityNetwork) receive(w *world, wire *simtest.Conn) {
 	})
 }
 
-// answer returns the right answer to a request, and by which grant it vouches for somebody in its attempt.
+// answer returns the right answer to a request, and the grant with which the network vouches for a user in
+// an attempt; nil if it does not.
 func (n *identityNetwork) answer(w *world, q *http.Request, form url.Values) (status int, doc any,
 	vouches *grant) {
 	w.mu.Lock()
@@ -151,12 +152,12 @@ func (n *identityNetwork) answer(w *world, q *http.Request, form url.Values) (st
 	return http.StatusNotFound, nil, nil
 }
 
-// token takes a code. The lock is held.
+// token redeems a code. The lock is held.
 func (n *identityNetwork) token(w *world, form url.Values) (status int, doc any, vouches *grant) {
 	challenge := sha256.Sum256([]byte(form.Get("code_verifier")))
 	a, g := w.attempts[base64URL(challenge[:])], w.grants[form.Get("code")]
 	if a == nil || g == nil {
-		w.failLocked("%s got the code %q of nobody", n.id, form.Get("code"))
+		w.failLocked("%s got the unknown code %q", n.id, form.Get("code"))
 		return http.StatusBadRequest, nil, nil
 	}
 	a.posts = append(a.posts, time.Now())

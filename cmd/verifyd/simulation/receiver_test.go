@@ -18,30 +18,30 @@ import (
 	"verifyd/natsconf/simtest"
 )
 
-// talker is what a receiver saw of one session.
-type talker struct {
+// received is what a receiver got and sent for one session.
+type received struct {
 	posts    []time.Time
-	statuses []int // of whole status lines
+	statuses []int // of complete status lines that it sent
 }
 
-// talkerOf returns it, under the lock.
-func (w *world) talkerOf(name string) *talker {
-	if w.talkers[name] == nil {
-		w.talkers[name] = &talker{}
+// receivedOf returns what was received for a session. The lock is held.
+func (w *world) receivedOf(name string) *received {
+	if w.received[name] == nil {
+		w.received[name] = &received{}
 	}
-	return w.talkers[name]
+	return w.received[name]
 }
 
-// receivers is how many hosts there are that receive.
+// receivers is the number of receiving hosts.
 const receivers = 3
 
 func receiverAt(n int) string { return fmt.Sprintf("127.0.1.%d:8443", 1+n) }
 
-// dial connects a worker to a receiver.
+// dial connects a worker to a receiver or an identity network.
 func (w *world) dial(ctx context.Context, worker, address string) (*simtest.Conn, error) {
 	r := w.draw("dial of %s to %s", worker, address)
 	w.mu.Lock()
-	refused := w.deaf == address && !w.hears || !w.calm && w.happens(r, "dial refused")
+	refused := w.unreachable == address && !w.reachableOnce || !w.calm && w.happens(r, "dial refused")
 	silent := !w.calm && !refused && w.happens(r, "dial unanswered")
 	garbage := !w.calm && !silent && w.happens(r, "no TLS")
 	slow := !w.calm && !silent && w.happens(r, "dial slow")
@@ -68,14 +68,14 @@ func (w *world) dial(ctx context.Context, worker, address string) (*simtest.Conn
 		return near, nil
 	}
 	if n := networkAt(address); n != nil {
-		w.talking.Go(func() { n.receive(w, far) })
+		w.serving.Go(func() { n.receive(w, far) })
 	} else {
-		w.talking.Go(func() { w.receive(far) })
+		w.serving.Go(func() { w.receive(far) })
 	}
 	return near, nil
 }
 
-// receive is a receiver's side of one connection.
+// receive serves a receiver's side of one connection.
 func (w *world) receive(wire *simtest.Conn) {
 	defer wire.Close()
 	conn := tls.Server(wire, receiverTLS)
@@ -88,7 +88,7 @@ func (w *world) receive(wire *simtest.Conn) {
 	})
 }
 
-// exchange has each request on a connection answered; form is what its body holds, where that is one.
+// exchange answers each request on a connection; form is the request's body, if that is a form.
 func exchange(wire *simtest.Conn, conn io.Reader, answer func(q *http.Request, form url.Values) (goOn bool)) {
 	for in := bufio.NewReader(conn); ; {
 		_ = wire.SetReadDeadline(time.Now().Add(time.Minute))
@@ -107,13 +107,14 @@ func exchange(wire *simtest.Conn, conn io.Reader, answer func(q *http.Request, f
 	}
 }
 
-// behaviours are what a receiver or an identity network may do with a request, by what makes them happen.
+// behaviours are the ways in which a receiver or an identity network may treat a request, by the names of
+// the faults.
 var behaviours = map[string]func(p *part) (goOn bool){
 	"answer 500": func(p *part) bool { return p.status(500, "Content-Length: 0\r\n\r\n") },
 	"answer 404": func(p *part) bool { return p.status(404, "Content-Length: 2\r\n\r\nno") },
 	"answer 429": func(p *part) bool { return p.status(429, "Retry-After: 3\r\nContent-Length: 0\r\n\r\n") },
 	"answer that hangs": func(p *part) bool {
-		time.Sleep(30 * time.Second) // of the bubble
+		time.Sleep(30 * time.Second) // in virtual time
 		return false
 	},
 	"answer reset": func(p *part) bool {
@@ -122,13 +123,13 @@ var behaviours = map[string]func(p *part) (goOn bool){
 	},
 	"answer reset after a byte": func(p *part) bool {
 		_, _ = io.WriteString(p.conn, "H")
-		time.Sleep(time.Duration(p.r.IntN(3)) * time.Second) // of the bubble
+		time.Sleep(time.Duration(p.r.IntN(3)) * time.Second) // in virtual time
 		p.wire.Reset()
 		return false
 	},
 	"half an answer": func(p *part) bool {
 		_, _ = io.WriteString(p.conn, "HTTP/1.1 20")
-		time.Sleep(time.Duration(p.r.IntN(30)) * time.Second) // of the bubble
+		time.Sleep(time.Duration(p.r.IntN(30)) * time.Second) // in virtual time
 		return false
 	},
 	"half a body": func(p *part) bool {
@@ -136,7 +137,7 @@ var behaviours = map[string]func(p *part) (goOn bool){
 		return false
 	},
 	"answer is slow": func(p *part) bool {
-		time.Sleep(time.Duration(p.r.IntN(12000)) * time.Millisecond) // of the bubble
+		time.Sleep(time.Duration(p.r.IntN(12000)) * time.Millisecond) // in virtual time
 		return p.status(200, p.right)
 	},
 	"answer with more": func(p *part) bool {
@@ -149,20 +150,20 @@ var behaviours = map[string]func(p *part) (goOn bool){
 	},
 }
 
-// behaviourNames has their order.
+// behaviourNames are their names in a fixed order.
 var behaviourNames = sortedKeys(behaviours)
 
-// part is the part in one exchange of who answers.
+// part is the answering side of one exchange.
 type part struct {
 	w     *world
 	conn  io.Writer
 	wire  *simtest.Conn
 	r     *rand.Rand
-	right string                      // what follows the status line in the answer that is right
-	said  func(code int, rest string) // is called with what is about to be answered
+	right string                      // the right answer, without its status line
+	said  func(code int, rest string) // called with an answer before it is sent
 }
 
-// status answers; what follows is behind the status line.
+// status sends a status line and the rest of an answer.
 func (p *part) status(code int, rest string) bool {
 	p.said(code, rest)
 	_, err := io.WriteString(p.conn, "HTTP/1.1 "+strconv.Itoa(code)+" X\r\n"+rest)
@@ -174,14 +175,14 @@ func (w *world) answer(name string, conn *tls.Conn, wire *simtest.Conn) (goOn bo
 		right: "Content-Length: 0\r\n\r\n", said: func(code int, _ string) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			t := w.talkerOf(name)
+			t := w.receivedOf(name)
 			t.statuses = append(t.statuses, code)
 			w.noteLocked("receiver answers %s with %d", name, code)
 		}}
 	w.mu.Lock()
-	saw := w.talkerOf(name)
+	saw := w.receivedOf(name)
 	saw.posts = append(saw.posts, time.Now())
-	w.hears = w.hears && wire.LocalAddr().String() != w.deaf
+	w.reachableOnce = w.reachableOnce && wire.LocalAddr().String() != w.unreachable
 	behaviour := ""
 	for _, b := range behaviourNames {
 		if !w.calm && w.happens(p.r, b) {

@@ -15,20 +15,20 @@ import (
 	"verifyd/sessions/store"
 )
 
-// session is one session of a schedule: what its seed decides, and what those were told who took part.
+// session is one session of a schedule: what its seed decides, and what its callers were told.
 type session struct {
 	w      *world
 	number int
 	name   string
-	once   bool // its policy
-	pages  bool // its users come to the edges' pages; others complete it in the edges' stores
+	once   bool // its policy is PolicyOnce
+	pages  bool // users visit its pages at the edges; otherwise it is completed in the edges' stores
 
 	mu       sync.Mutex
-	started  *sessions.Session // nil: nobody was told that it was
+	started  *sessions.Session // nil: no start was acknowledged
 	token    sessions.Token
 	redeemed int
-	won      []sessions.Outcome // told to be stored, each by whoever completed it
-	saw      []sessions.Outcome // told to be stored before
+	won      []sessions.Outcome // each acknowledged to the caller that stored it
+	saw      []sessions.Outcome // each reported as stored before
 	browsers []*browser
 	visits
 }
@@ -37,11 +37,11 @@ func (w *world) newSession(number int) *session {
 	return &session{w: w, number: number, name: fmt.Sprint("s", number)}
 }
 
-// pagesShare is the share of sessions whose users come to the pages. A sign-in there costs several times what
-// a completion in the store does.
+// pagesShare is the share of sessions whose users visit the pages. A sign-in there costs several times as
+// much as a completion in the store.
 const pagesShare = 0.3
 
-// start starts it at an edge.
+// start starts the session at an edge.
 func (s *session) start(edges []*worker) bool {
 	r := s.w.draw("start of %s", s.name)
 	q := sessions.Request{
@@ -75,12 +75,12 @@ func (s *session) start(edges []*worker) bool {
 			s.w.fail("start of %s: %v", s.name, err)
 			return false
 		}
-		time.Sleep(time.Second) // of the bubble
+		time.Sleep(time.Second) // in virtual time
 	}
 	return false
 }
 
-// end has users and integrators end it, each in their own way, at about the same time.
+// end makes users and integrators end the session, each in their own way, at about the same time.
 func (s *session) end(ctx context.Context, edges []*worker) {
 	r := s.w.draw("end of %s", s.name)
 	outcomes := []sessions.Outcome{
@@ -94,7 +94,7 @@ func (s *session) end(ctx context.Context, edges []*worker) {
 		o := outcomes[[]int{0, 0, 0, 1, 2}[r.IntN(5)]]
 		after := time.Duration(r.IntN(3)*r.IntN(2000)) * time.Millisecond
 		all.Go(func() {
-			time.Sleep(after) // of the bubble
+			time.Sleep(after) // in virtual time
 			if s.pages && o.State != sessions.Canceled {
 				s.visit(ctx, edges, i)
 				return
@@ -125,7 +125,7 @@ func (s *session) redeem(e *worker) {
 	}
 }
 
-// repeat does something as somebody does who gets no answer.
+// repeat repeats a call until it gets an answer, a few times at most.
 func (s *session) repeat(e *worker, do func() error) {
 	for range 4 {
 		err := do()
@@ -138,12 +138,12 @@ func (s *session) repeat(e *worker, do func() error) {
 			s.w.fail("%s at %s: %v", s.name, e.name, err)
 			return
 		}
-		time.Sleep(time.Second) // of the bubble
+		time.Sleep(time.Second) // in virtual time
 	}
 }
 
-// hears notes what somebody was told who asked a store to end the session.
-func (s *session) hears(err error, o sessions.Outcome, by string) {
+// recordEnd records what a caller was told that asked a store to end the session.
+func (s *session) recordEnd(err error, o sessions.Outcome, by string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -169,11 +169,11 @@ func (s *session) complete(e *worker, o sessions.Outcome) error {
 		}
 		return err
 	})
-	s.hears(err, c.Outcome, e.name)
+	s.recordEnd(err, c.Outcome, e.name)
 	return err
 }
 
-// proveAndConfirm signs in at one edge, and gives the code.
+// proveAndConfirm signs in at one edge, and submits the code.
 func (s *session) proveAndConfirm(e *worker) error {
 	var code string
 	err := e.ask(func(ctx context.Context, l *life) error {
@@ -193,7 +193,8 @@ func (s *session) proveAndConfirm(e *worker) error {
 	return s.confirm(e, code)
 }
 
-// confirm has an integrator give a code. Several may be told that it confirmed the session.
+// confirm submits a code as an integrator. Several integrators may be told that theirs confirmed the
+// session.
 func (s *session) confirm(e *worker, code string) error {
 	var c sessions.Completion
 	err := e.ask(func(ctx context.Context, l *life) error {
@@ -207,11 +208,11 @@ func (s *session) confirm(e *worker, code string) error {
 	if err == nil {
 		told = sessions.ErrCompleted
 	}
-	s.hears(told, c.Outcome, e.name)
+	s.recordEnd(told, c.Outcome, e.name)
 	return err
 }
 
-// judge compares what is stored with what was told, and with what the receiver saw.
+// judge compares what is stored with what callers were told, and with what the receiver saw.
 func (s *session) judge(ctx context.Context, by *process) {
 	if s.started == nil {
 		return
@@ -242,8 +243,8 @@ func (s *session) judge(ctx context.Context, by *process) {
 	s.judgeDelivery(v)
 }
 
-// covers reports whether an attempt might send at an instant: from its claim to its deadline, and not once it
-// had ended. What is stored has milliseconds.
+// covers reports whether an attempt was allowed to send at an instant: from its claim to its deadline, and
+// not once it had ended. Stored instants are in milliseconds.
 func covers(a facts.Attempt, at time.Time) bool {
 	return !at.Before(a.Claim.At) && !at.After(a.Claim.Deadline.Add(time.Millisecond)) &&
 		(a.Result == nil || !at.After(a.Result.At.Add(time.Millisecond)))
@@ -251,9 +252,9 @@ func covers(a facts.Attempt, at time.Time) bool {
 
 func (s *session) judgeDelivery(v facts.View) {
 	s.w.mu.Lock()
-	saw := *s.w.talkerOf(s.name)
+	saw := *s.w.receivedOf(s.name)
 	s.w.mu.Unlock()
-	may := 0 // how many POSTs
+	allowed := 0 // POSTs
 	for _, a := range v.Delivery.Attempts {
 		if a.Result == nil {
 			s.w.fail("%s: attempt %d has no result", s.name, a.Claim.Number)
@@ -261,7 +262,7 @@ func (s *session) judgeDelivery(v facts.View) {
 		}
 		verdict := a.Result.Verdict
 		if verdict != facts.VerdictReleased && verdict != facts.VerdictUndeliverable {
-			may++
+			allowed++
 		}
 		told := slices.Contains(saw.statuses, a.Result.Status)
 		switch {
@@ -271,8 +272,8 @@ func (s *session) judgeDelivery(v facts.View) {
 				verdict, a.Result.Status, saw.statuses)
 		}
 	}
-	if len(saw.posts) > may || s.once && may > 1 {
-		s.w.fail("%s: %d POSTs, and %d attempts may have sent", s.name, len(saw.posts), may)
+	if len(saw.posts) > allowed || s.once && allowed > 1 {
+		s.w.fail("%s: %d POSTs, and %d attempts may have sent", s.name, len(saw.posts), allowed)
 	}
 	for _, at := range saw.posts {
 		if !slices.ContainsFunc(v.Delivery.Attempts, func(a facts.Attempt) bool { return covers(a, at) }) {

@@ -9,11 +9,11 @@ import (
 	"verifyd/sessions/proof"
 )
 
-// roundTrips are the ways of all browsers to identity networks and back, under the world's lock.
+// roundTrips are the sign-ins of all browsers at identity networks, under the world's lock.
 type roundTrips struct {
 	attempts map[string]*attempt // by their code challenge (RFC 7636)
 	grants   map[string]*grant   // by their code
-	holders  map[string]string   // of identities that stand for one user alone
+	holders  map[string]string   // the session of each identity that is limited to one user
 }
 
 func newRoundTrips() roundTrips {
@@ -22,50 +22,50 @@ func newRoundTrips() roundTrips {
 	}
 }
 
-// visits are what users of one session did at its pages, and were told there, under the world's lock.
+// visits are what the users of one session did and saw at its pages, under the world's lock.
 type visits struct {
 	attempts  []*attempt
 	pressed   []*press
-	told      []sessions.State // by pages that said how it ended
-	completed time.Time        // when somebody was told first how it was completed
-	proven    time.Time        // when somebody was told first that its code is all that is left
+	told      []sessions.State // the ends that pages showed
+	completed time.Time        // when a caller was first told how it was completed
+	proven    time.Time        // when a page first showed that only its code is missing
 }
 
 // press is a press on one of the page's buttons.
 type press struct {
 	s       *session
-	cookie  string // by which the browser is known
+	cookie  string // identifies the browser
 	action  string
 	began   time.Time
-	done    time.Time // zero: the edge has not ended with it
+	done    time.Time // zero: the edge has not finished it
 	granted bool      // the browser was sent to an identity network
 }
 
-// attempt is one way of a browser to an identity network and back.
+// attempt is one sign-in of a browser at an identity network.
 type attempt struct {
 	s            *session
 	name         string
 	network      *identityNetwork
 	state, nonce string
-	cookie       string // by which the browser is known that began it
+	cookie       string // identifies the browser that began it
 
 	returns  []arrival
 	posts    []time.Time // of a code, with its verifier
-	vouched  bool        // the network has answered who it is
+	vouched  bool        // the network has answered who the user is
 	subject  string      // who that is
 	declined bool        // the user declined at the network
-	unsaved  bool        // its user was told that its verdict is not stored
+	unsaved  bool        // a page said that its verdict is not stored
 }
 
-// arrival is a return of an attempt, when an edge begins with it.
+// arrival is the moment when an edge begins to handle a return of an attempt.
 type arrival struct {
 	at     time.Time
-	cookie string // by which the browser is known
+	cookie string // identifies the browser
 	calm   bool
 }
 
-// presses notes a press that begins.
-func (s *session) presses(cookie, action string) *press {
+// beginPress records that a press begins.
+func (s *session) beginPress(cookie, action string) *press {
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()
 	p := &press{s: s, cookie: cookie, action: action, began: time.Now()}
@@ -73,13 +73,14 @@ func (s *session) presses(cookie, action string) *press {
 	return p
 }
 
-func (p *press) ends() {
+// end records that the edge has finished a press.
+func (p *press) end() {
 	p.s.w.mu.Lock()
 	defer p.s.w.mu.Unlock()
 	p.done = time.Now()
 }
 
-// returned notes that an edge begins with a return.
+// returned records that an edge begins to handle a return.
 func (a *attempt) returned(b *browser) {
 	known := b.cookie(browserKnown)
 	a.s.w.mu.Lock()
@@ -87,8 +88,8 @@ func (a *attempt) returned(b *browser) {
 	a.returns = append(a.returns, arrival{time.Now(), known, a.s.w.calm})
 }
 
-// sees notes what a page says to somebody who asked for it at an instant.
-func (s *session) sees(a answer, asked time.Time) {
+// recordPage records what a page shows that was requested at an instant.
+func (s *session) recordPage(a answer, asked time.Time) {
 	state, known := pageStates[a.title]
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()
@@ -118,7 +119,7 @@ func (s *session) sees(a answer, asked time.Time) {
 	}
 }
 
-// endKnown notes that somebody knows how the session was completed.
+// endKnown records that a caller knows how the session was completed.
 func (s *session) endKnown() {
 	if s.completed.IsZero() {
 		s.completed = time.Now()
@@ -130,7 +131,8 @@ func (s *session) judgeVisits(v facts.View) {
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()
 	for _, state := range s.told {
-		// who looks after the expiry, while a completion of the last moment is on its way, is told "expired"
+		// a page that is requested after the expiry, while a completion of the last moment is in flight,
+		// says "expired"
 		if state != v.State && state != sessions.Expired {
 			s.w.failLocked("%s is %s, and a page said that it is %s", s.name, v.State, state)
 		}
@@ -150,7 +152,7 @@ func (s *session) judgeVisits(v facts.View) {
 		s.w.failLocked("%s is %s, %s, by %s, which has not said so", s.name, v.State, v.Reason, v.Network)
 	}
 	if len(vouched) == 1 && v.State == sessions.Verified {
-		s.stands(vouched[0])
+		s.checkIdentity(vouched[0])
 	}
 	stored := v.State == sessions.Verified || v.Reason == sessions.Refused
 	if len(vouched) == 1 && vouched[0].unsaved && stored && v.Level == proof.Link {
@@ -159,9 +161,9 @@ func (s *session) judgeVisits(v facts.View) {
 	}
 }
 
-// stands notes that an identity stands for the session's user; where the network's rules say so for nobody
-// else.
-func (s *session) stands(a *attempt) {
+// checkIdentity records that an identity has verified the session, and checks that it may. If the network's
+// rules limit it to one user, it verifies no other session.
+func (s *session) checkIdentity(a *attempt) {
 	if slices.Contains(a.network.rules.DenySubjects, a.subject) {
 		s.w.failLocked("%s is verified by %s, which is refused", s.name, a.subject)
 	}
@@ -197,7 +199,7 @@ func (s *session) judgeAttempt(a *attempt) {
 	}
 }
 
-// forbids returns why a code must not be posted for a return; empty where it may.
+// forbids returns why a code must not be posted for a return; empty if it may.
 func (s *session) forbids(a *attempt, r arrival) string {
 	switch {
 	case r.cookie != a.cookie:
@@ -218,8 +220,9 @@ func (s *session) forbids(a *attempt, r arrival) string {
 	return ""
 }
 
-// takenOver reports whether another browser signed in for sure when a return of an attempt came: it was sent
-// to an identity network after everything that the attempt's browser did, and nobody did anything since.
+// takenOver reports whether it is certain that another browser was signing in when a return of an attempt
+// arrived: it was sent to an identity network after everything that the attempt's browser did, and there was
+// no other press or return since.
 func (s *session) takenOver(a *attempt, at time.Time) bool {
 	return slices.ContainsFunc(s.pressed, func(p *press) bool {
 		if p.cookie == a.cookie || !p.granted || p.done.IsZero() || !p.done.Before(at) {

@@ -35,14 +35,14 @@ var (
 	schedules = flag.Int("schedules", 10_000, "how many schedules to run; a fiftieth with -short")
 	firstSeed = flag.Uint64("first-seed", 1, "the seed of the first schedule")
 	oneSeed   = flag.Uint64("seed", 0, "run the schedule of this seed alone, and print its trace")
-	oneLuck   = flag.Uint64("luck", 0, "with -seed: what Go draws for itself is made of the seed and this")
+	oneLuck   = flag.Uint64("luck", 0, "with -seed: what Go draws is derived from the seed and this")
 	repeated  = flag.Int("repeated", 40, "how many schedules to play twice; a tenth with -short")
 	share     = flag.Bool("share", false, "this process is one of those that share the schedules")
 	alone     = flag.Bool("alone", false, "this process plays one schedule, and its chance is chosen")
 )
 
-// endsWithin is how long after the faults the last delivery has ended: RetryFor, that again for a dispatcher
-// that has just started, and a few times AckWait.
+// endsWithin is how long after the faults the last delivery ends at the latest: RetryFor, the same again for
+// a dispatcher that has just started, and a few times AckWait.
 const endsWithin = 5 * time.Minute
 
 var (
@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// prepare makes the receivers' certificates, in a bubble: in virtual time it is the year 2000.
+// prepare creates the receivers' certificates, in a bubble: virtual time begins in the year 2000.
 var prepare = sync.OnceFunc(func() {
 	var err error
 	if receiverCA, err = localca.New(); err != nil {
@@ -84,12 +84,12 @@ func run(t *testing.T, seed uint64) (w *world) {
 		if *alone {
 			cryptotest.SetGlobalRandom(t, seed)
 		}
-		rand.Seed(int64(seed)) //nolint:staticcheck // what the client draws its pauses from
+		rand.Seed(int64(seed)) //nolint:staticcheck // the client draws its pauses from this source
 		w = newWorld(t, seed)
 		w.calm = true
 		defer func() {
-			time.Sleep(2 * time.Minute) // what a stopped dispatcher has still to end, ends
-			w.talking.Wait()
+			time.Sleep(2 * time.Minute) // a stopped dispatcher ends its work
+			w.serving.Wait()
 		}()
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -105,7 +105,7 @@ func run(t *testing.T, seed uint64) (w *world) {
 	return w
 }
 
-// provision makes the streams that take part.
+// provision creates the streams that a schedule needs.
 func (w *world) provision(ctx context.Context, by *process) {
 	all := topology.New(topology.Options{Embedded: true})
 	all.Streams = slices.DeleteFunc(all.Streams, func(s jetstream.StreamConfig) bool {
@@ -115,13 +115,13 @@ func (w *world) provision(ctx context.Context, by *process) {
 			topology.BucketStream(topology.BucketStore), topology.BucketStream(topology.BucketIdentities),
 		}, s.Name)
 	})
-	all.Consumers = topology.DispatcherConsumers() // notices are no part of it
+	all.Consumers = topology.DispatcherConsumers() // without those for notices
 	if err := (provision.Ensurer{Conn: by.conn, Topology: all}).Ensure(ctx); err != nil {
 		w.fail("provision: %v", err)
 	}
 }
 
-// play has the actors do their parts while the faults happen, and judges what came of it.
+// play runs the actors while the faults happen, and judges the result.
 func (w *world) play(ctx context.Context, by *process) {
 	r := w.draw("schedule")
 	work, stop := context.WithCancel(ctx)
@@ -134,21 +134,21 @@ func (w *world) play(ctx context.Context, by *process) {
 		return k
 	}
 	for i := range 2 {
-		edges = append(edges, begin(fmt.Sprint("e", i), servesPages))
+		edges = append(edges, begin(fmt.Sprint("e", i), runEdge))
 	}
 	all := make([]*session, 1+r.IntN(6))
 	for i := range all {
 		all[i] = w.newSession(i)
 	}
-	late := r.Float64() < 0.05 // sessions are completed about when they expire
+	late := r.Float64() < 0.05 // sessions are completed at about the time when they expire
 	if late {
 		for _, s := range all {
 			s.start(edges)
 		}
-		time.Sleep(10*time.Minute - 10*time.Second) // of the bubble
+		time.Sleep(10*time.Minute - 10*time.Second) // in virtual time
 	}
 	for i := range 1 + min(1, r.IntN(4)) { // mostly two
-		dispatchers = append(dispatchers, begin(fmt.Sprint("d", i), dispatches))
+		dispatchers = append(dispatchers, begin(fmt.Sprint("d", i), runDispatcher))
 	}
 	w.mu.Lock()
 	w.calm = false
@@ -157,7 +157,7 @@ func (w *world) play(ctx context.Context, by *process) {
 	for _, s := range all {
 		at := time.Duration(r.IntN(20_000)) * time.Millisecond
 		users.Go(func() {
-			time.Sleep(at) // of the bubble
+			time.Sleep(at) // in virtual time
 			if !late && !s.start(edges) {
 				return
 			}
@@ -204,7 +204,7 @@ func (w *world) awaitEnd(ctx context.Context, by *process) {
 	w.fail("not everything has ended %s after the faults", endsWithin)
 }
 
-// tracesShown is of how many broken schedules the whole trace is printed.
+// tracesShown is the number of broken schedules whose whole trace is printed.
 const tracesShown = 3
 
 // summary is what a process reports of its share.
@@ -212,7 +212,7 @@ type summary struct {
 	Schedules int
 	Kinds     map[string]int      // faults and ends; the number of schedules in which each happened
 	Broken    map[uint64][]string // what did not hold
-	Traces    map[uint64][]string // of those that are broken; where one was played alone: its own
+	Traces    map[uint64][]string // of broken schedules, and of one that was played alone
 	Hash      uint64              // of one that was played alone: everything that happened, and when
 }
 
@@ -239,14 +239,15 @@ func (s *summary) add(w *world) {
 //go:linkname clientTimers github.com/nats-io/nats%2ego.globalTimerPool
 var clientTimers sync.Pool
 
-// collectEvery is after how many schedules memory is collected: it took a fifth of the time after each.
+// collectEvery is the number of schedules after which garbage is collected: after each schedule that took a
+// fifth of the time.
 const collectEvery = 10
 
 // runShare plays schedules in this process.
 func runShare(t *testing.T) {
 	t.Helper()
 	runtime.GOMAXPROCS(1)
-	debug.SetGCPercent(-1) // between the schedules alone
+	debug.SetGCPercent(-1) // only between the schedules
 	sum := newSummary()
 	for i := range *schedules {
 		sum.add(run(t, *firstSeed+uint64(i)))
@@ -318,8 +319,8 @@ func TestSimulation(t *testing.T) {
 	t.Logf("in how many schedules: %s", strings.Join(kinds, ", "))
 }
 
-// report says how a broken schedule is played again. Among others chance was another one: a luck is looked
-// for that breaks it alone.
+// report prints how to play a broken schedule again. Its chance was another one among others, so report
+// looks for a luck that breaks it alone.
 func report(t *testing.T, seed uint64, trace []string) {
 	t.Helper()
 	again := fmt.Sprintf("go test ./cmd/verifyd/simulation -run 'TestSimulation$' -v -args -seed %d", seed)
@@ -341,7 +342,7 @@ func playAll(t *testing.T, first uint64, n int) summary {
 	all := newSummary()
 	var mu sync.Mutex
 	var processes sync.WaitGroup
-	const chunk = 250 // schedules of one process: a bubble leaves a little behind
+	const chunk = 250 // schedules of one process: each bubble leaves a little in memory
 	room := make(chan struct{}, runtime.NumCPU())
 	for at := 0; at < n; at += chunk {
 		room <- struct{}{}

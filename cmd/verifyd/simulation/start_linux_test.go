@@ -14,22 +14,21 @@ import (
 	"unsafe"
 )
 
-// What package syscall does not name, of ptrace(2) and futex(2).
+// Constants of ptrace(2) and futex(2) that package syscall lacks.
 const (
-	auxRandom = 25 // AT_RANDOM: where the kernel has put sixteen random bytes
+	auxRandom = 25 // AT_RANDOM: the address of sixteen random bytes from the kernel
 
-	traceSysGood   = 1          // PTRACE_O_TRACESYSGOOD: a stop at a system call is told from others
+	traceSysGood   = 1          // PTRACE_O_TRACESYSGOOD: marks stops at system calls
 	exitKill       = 0x100000   // PTRACE_O_EXITKILL
 	getSyscallInfo = 0x420e     // PTRACE_GET_SYSCALL_INFO
-	stopAtSyscall  = 0x85       // the signal of such a stop
-	noThread       = 0x20000000 // __WNOTHREAD: what this thread traces, alone
+	stopAtSyscall  = 0x85       // the signal of a stop at a system call
+	noThread       = 0x20000000 // __WNOTHREAD: only what this thread traces
 
 	futexWait, futexWake, futexCommand = 0, 1, 127
 )
 
-// startChosen runs a program of Go with random bytes that are chosen, and returns when it has ended. Its
-// threads run one at a time, and its monitor, which by the clock would have goroutines give way to others,
-// does not run at all.
+// startChosen runs a Go program with chosen random bytes, and returns when it has ended. Its threads run one
+// at a time. The runtime's monitor, which preempts goroutines by the clock, does not run at all.
 func startChosen(c *exec.Cmd, random [2]uint64) error {
 	runtime.LockOSThread() // a tracer is a thread
 	defer runtime.UnlockOSThread()
@@ -54,7 +53,7 @@ func startChosen(c *exec.Cmd, random [2]uint64) error {
 	return nil
 }
 
-// choose is called before the program's first instruction.
+// choose sets the random bytes, before the program's first instruction.
 func choose(pid int, random [2]uint64) error {
 	var s syscall.WaitStatus
 	if _, err := syscall.Wait4(pid, &s, 0, nil); err != nil {
@@ -77,28 +76,28 @@ func choose(pid int, random [2]uint64) error {
 	return syscall.PtraceSetOptions(pid, syscall.PTRACE_O_TRACECLONE|traceSysGood|exitKill)
 }
 
-// threads are those of a program while it runs. Each runs until it waits for another one. So the kernel does
-// not decide which of them does something first, and how many of them the runtime starts.
+// threads are the threads of a running program. Each runs until it waits for another one, so that the kernel
+// decides neither which of them acts first nor how many of them the runtime starts.
 type threads struct {
-	others []int            // all but the first one; of these the first is the monitor, which stays stopped
-	ready  []int            // stopped, and would go on
-	asleep map[uint64][]int // by what they wait for
+	others []int            // all but the first one; the first of these is the monitor, which stays stopped
+	ready  []int            // stopped, and could continue
+	asleep map[uint64][]int // by the address on which they wait
 }
 
-// call is a system call, as PTRACE_GET_SYSCALL_INFO has it.
+// call is a system call, as PTRACE_GET_SYSCALL_INFO reports it.
 type call struct {
 	Op     uint8 // 1: it begins; 2: it has ended
 	_      [3]uint8
 	_      uint32
 	_      [2]uint64
-	Number uint64 // from here on only where it begins
+	Number uint64 // set only if the call begins, as are the arguments
 	Args   [6]uint64
 	_      [4]uint64
 }
 
-// run has the program run until it ends itself.
+// run runs the program until it exits.
 func (t *threads) run(now int) error {
-	var last call // that the thread which runs has begun
+	var last call // the last call that the running thread has begun
 	signal := 0
 	for {
 		if err := resume(now, signal); err != nil {
@@ -140,7 +139,7 @@ func (t *threads) run(now int) error {
 	}
 }
 
-// started takes the thread that another one has just started.
+// started adds the thread that another one has just started.
 func (t *threads) started(by int) error {
 	id, err := syscall.PtraceGetEventMsg(by)
 	if err != nil {
@@ -156,8 +155,8 @@ func (t *threads) started(by int) error {
 	return nil
 }
 
-// woken takes the threads that a call has woken. Where one of them had not fallen asleep yet, it does not, as
-// what it waits for has changed.
+// woken makes the threads ready that a call has woken. A thread that had not fallen asleep yet does not,
+// since the value on which it waits has changed.
 func (t *threads) woken(by call) error {
 	if by.Number != syscall.SYS_FUTEX || by.Args[1]&futexCommand != futexWake {
 		return nil
@@ -174,7 +173,7 @@ func (t *threads) woken(by call) error {
 	return nil
 }
 
-// next returns the thread that is to run; where all are asleep, the first one that the clock wakes.
+// next returns the thread to run; if all are asleep, it is the first one that the clock wakes.
 func (t *threads) next() (id int, err error) {
 	if len(t.ready) > 0 {
 		id, t.ready = t.ready[0], t.ready[1:]
@@ -194,7 +193,7 @@ func (t *threads) next() (id int, err error) {
 }
 
 // waits reports whether a call that a thread is about to make waits for another thread, or for the clock
-// while others would go on.
+// while others could continue.
 func (c *call) waits(thread int, others bool) bool {
 	switch {
 	case c.Number == syscall.SYS_FUTEX && c.Args[1]&futexCommand == futexWait:

@@ -27,7 +27,7 @@ func (s *session) browser(edges []*worker, name string) *browser {
 	return b
 }
 
-// visit is a user with a browser, who comes back a few times.
+// visit plays a user with a browser, who returns a few times.
 func (s *session) visit(ctx context.Context, edges []*worker, number int) {
 	b := s.browser(edges, fmt.Sprint(s.name, "b", number))
 	for range 4 {
@@ -35,19 +35,20 @@ func (s *session) visit(ctx context.Context, edges []*worker, number int) {
 			return
 		}
 		pause := time.Duration(s.w.draw("pause of %s", b.name).IntN(2000)) * time.Millisecond
-		time.Sleep(pause) // of the bubble
+		time.Sleep(pause) // in virtual time
 	}
 }
 
-// endCalmly has the user of a session that is still open come once more when all faults have ended, with each
-// browser in turn. Then it must come to its end, unless its code is in a browser that forgot what it was.
+// endCalmly makes the user of a session that is still open return once more after all faults, with each
+// browser in turn. Then the session must end, unless its code is in a browser that lost the cookie that
+// identifies it.
 func (s *session) endCalmly(ctx context.Context, by *process, edges []*worker) {
-	const enough = 5 * time.Minute // for another browser's lease, and for what has begun
+	const enough = 5 * time.Minute // for another browser's lease, and for requests in flight
 	if !s.pages || s.started == nil || time.Until(s.started.ExpiresAt) < enough {
 		return
 	}
 	if v, err := by.store.Read(ctx, s.started.ID); err != nil || v.State != sessions.Pending {
-		return // what cannot be read is found by judge
+		return // judge reports a session that cannot be read
 	}
 	s.w.counts("comes once more", "%s comes once more", s.name)
 	s.browser(edges, s.name+"b-last")
@@ -64,13 +65,13 @@ func (s *session) endCalmly(ctx context.Context, by *process, edges []*worker) {
 		if s.started.Level == proof.Code && slices.ContainsFunc(s.browsers, (*browser).hasForgotten) {
 			return
 		}
-		time.Sleep(time.Minute) // of the bubble; half of a lease
+		time.Sleep(time.Minute) // in virtual time; half of a lease
 	}
 	s.w.fail("%s cannot be ended after all faults", s.name)
 }
 
-// look opens the page and does what it asks for. It reports whether the session has ended, as far as the user
-// is told.
+// look opens the page and does what it asks for. It reports whether the session has ended, as far as the
+// user is told.
 func (b *browser) look(ctx context.Context) (over bool) {
 	a, ok := b.send(ctx, "look", b.s.page(), nil, nil, nil)
 	switch {
@@ -79,7 +80,7 @@ func (b *browser) look(ctx context.Context) (over bool) {
 	case a.title == pageAsk:
 		return b.begin(ctx)
 	case a.title == pageConfirm:
-		return b.give(ctx, a.says())
+		return b.submitCode(ctx, a.code())
 	}
 	return a.over()
 }
@@ -90,8 +91,8 @@ func (a answer) over() bool {
 	return state != "" && state != sessions.Pending
 }
 
-// give has the integrator get the code that the page shows, after a wrong one perhaps.
-func (b *browser) give(ctx context.Context, code string) (over bool) {
+// submitCode makes the integrator submit the code that the page shows, or a wrong one.
+func (b *browser) submitCode(ctx context.Context, code string) (over bool) {
 	r := b.w.draw("code of %s", b.name)
 	if b.w.odd(r, "wrong code") {
 		code = "000000"
@@ -114,7 +115,7 @@ func (b *browser) begin(ctx context.Context) (over bool) {
 		stops := r.IntN(2) == 0
 		tabs.Go(func() { b.signIn(ctx, network) })
 		tabs.Go(func() {
-			time.Sleep(time.Duration(r.IntN(4)*r.IntN(1000)) * time.Millisecond) // of the bubble
+			time.Sleep(time.Duration(r.IntN(4)*r.IntN(1000)) * time.Millisecond) // in virtual time
 			if stops {
 				b.press(ctx, "stop", network)
 				return
@@ -129,14 +130,14 @@ func (b *browser) begin(ctx context.Context) (over bool) {
 
 // press presses one of the page's buttons.
 func (b *browser) press(ctx context.Context, action string, n *identityNetwork) (answer, *press) {
-	p := b.s.presses(b.cookie(browserKnown), action)
+	p := b.s.beginPress(b.cookie(browserKnown), action)
 	a, _ := b.send(ctx, action, "/signin", url.Values{
 		"session": {b.s.token.Reveal()}, "action": {action}, "network": {n.id},
-	}, nil, func() { p.ends() })
+	}, nil, func() { p.end() })
 	return a, p
 }
 
-// follow goes where a redirect to the page leads.
+// follow follows a redirect to the page.
 func (b *browser) follow(ctx context.Context, a answer) (over bool) {
 	if !strings.HasPrefix(a.to, "/?") {
 		return a.over()
@@ -145,13 +146,13 @@ func (b *browser) follow(ctx context.Context, a answer) (over bool) {
 	return a.over()
 }
 
-// signIn goes to an identity network and back.
+// signIn signs in at an identity network, and returns from there.
 func (b *browser) signIn(ctx context.Context, n *identityNetwork) (over bool) {
 	answer, p := b.press(ctx, "continue", n)
-	if !n.asks(answer) {
+	if !n.isTarget(answer) {
 		return b.follow(ctx, answer)
 	}
-	a := b.attempts(answer.to, n, p)
+	a := b.beginAttempt(answer.to, n, p)
 	r := b.w.draw("way of %s", a.name)
 	if b.w.odd(r, "user gives up") {
 		return false
@@ -160,28 +161,29 @@ func (b *browser) signIn(ctx context.Context, n *identityNetwork) (over bool) {
 	if b.w.odd(r, "user is slow") {
 		thinks = sessions.LeaseDuration + time.Duration(r.IntN(20))*time.Second
 	}
-	time.Sleep(thinks) // of the bubble
+	time.Sleep(thinks) // in virtual time
 	if b.w.odd(r, "another browser takes over") {
-		return b.lets(ctx, a, r)
+		return b.letOther(ctx, a, r)
 	}
 	return b.comeBack(ctx, a, r)
 }
 
-// lets has another browser sign in instead, and comes back all the same while that one is at the network.
-func (b *browser) lets(ctx context.Context, a *attempt, r *rand.Rand) (over bool) {
+// letOther makes another browser take over the sign-in, and still returns from the network while that one is
+// there.
+func (b *browser) letOther(ctx context.Context, a *attempt, r *rand.Rand) (over bool) {
 	b.press(ctx, "stop", a.network)
 	other := b.s.browser(b.edges, b.name+"-other")
 	other.send(ctx, "look", b.s.page(), nil, nil, nil)
 	answer, p := other.press(ctx, "continue", a.network)
 	over = b.comeBack(ctx, a, r)
-	if !a.network.asks(answer) {
+	if !a.network.isTarget(answer) {
 		return over
 	}
-	return other.comeBack(ctx, other.attempts(answer.to, a.network, p), r)
+	return other.comeBack(ctx, other.beginAttempt(answer.to, a.network, p), r)
 }
 
-// attempts notes an attempt that has begun at an identity network's page.
-func (b *browser) attempts(to string, n *identityNetwork, p *press) *attempt {
+// beginAttempt records an attempt that has begun at an identity network's page.
+func (b *browser) beginAttempt(to string, n *identityNetwork, p *press) *attempt {
 	u, _ := url.Parse(to)
 	q := u.Query()
 	a := &attempt{
@@ -198,7 +200,7 @@ func (b *browser) attempts(to string, n *identityNetwork, p *press) *attempt {
 	return a
 }
 
-// comeBack comes back from an identity network, in one of many ways.
+// comeBack returns from an identity network, in one of many ways.
 func (b *browser) comeBack(ctx context.Context, a *attempt, r *rand.Rand) (over bool) {
 	at, q := a.network, url.Values{"state": {a.state}}
 	switch subject := fmt.Sprint("u", r.IntN(4)); {
@@ -207,15 +209,15 @@ func (b *browser) comeBack(ctx context.Context, a *attempt, r *rand.Rand) (over 
 		a.declined = true
 	case b.w.odd(r, "another's code"):
 		victim := &attempt{s: b.s, name: a.name + "-victim", nonce: "another"}
-		q.Set("code", a.network.grants(b.w, victim, subject))
+		q.Set("code", a.network.issueCode(b.w, victim, subject))
 	case b.w.odd(r, "mixed up networks"):
 		at = networks[(1+r.IntN(len(networks)-1)+index(a.network))%len(networks)]
-		q.Set("code", at.grants(b.w, a, subject))
+		q.Set("code", at.issueCode(b.w, a, subject))
 	default:
 		if b.w.isCalm() {
-			subject = "calm-" + a.name // nobody else's, and on no list
+			subject = "calm-" + a.name // not another attempt's, and not denied
 		}
-		q.Set("code", at.grants(b.w, a, subject))
+		q.Set("code", at.issueCode(b.w, a, subject))
 	}
 	target := "/signin/" + at.id + "/callback?" + q.Encode()
 	if b.w.odd(r, "cookie of another time") {
@@ -226,29 +228,29 @@ func (b *browser) comeBack(ctx context.Context, a *attempt, r *rand.Rand) (over 
 		stranger := &browser{
 			s: b.s, w: b.w, name: b.name + "-stranger", edges: b.edges, cookies: map[string]string{},
 		}
-		stranger.comes(ctx, a, target)
+		stranger.arrive(ctx, a, target)
 	}
 	var again sync.WaitGroup
 	if b.w.odd(r, "returns twice") {
 		again.Go(func() {
-			time.Sleep(time.Duration(r.IntN(2)*r.IntN(3000)) * time.Millisecond) // of the bubble
-			b.comes(ctx, a, target)
+			time.Sleep(time.Duration(r.IntN(2)*r.IntN(3000)) * time.Millisecond) // in virtual time
+			b.arrive(ctx, a, target)
 		})
 	}
-	over = b.comes(ctx, a, target)
+	over = b.arrive(ctx, a, target)
 	again.Wait()
 	if b.hurried && len(a.returns) > 0 {
-		return b.wasHeard(ctx, a)
+		return b.lookLater(ctx, a)
 	}
 	return over
 }
 
-// wasHeard has a user who left in the middle of a return in the calm look again later: it has come to its end
-// without them.
-func (b *browser) wasHeard(ctx context.Context, a *attempt) (over bool) {
+// lookLater makes a user who left during a return in the calm look again later. The return must have been
+// handled without the user.
+func (b *browser) lookLater(ctx context.Context, a *attempt) (over bool) {
 	b.hurried = false
 	b.w.counts("left in the calm", "%s is left in the calm", a.name)
-	time.Sleep(patience) // of the bubble
+	time.Sleep(patience) // in virtual time
 	page, ok := b.send(ctx, "look", b.s.page(), nil, nil, nil)
 	if ok && page.title == pageAsk {
 		b.w.fail("%s came to nothing, since its user did not wait", a.name)
@@ -258,7 +260,7 @@ func (b *browser) wasHeard(ctx context.Context, a *attempt) (over bool) {
 
 func (b *browser) hasForgotten() bool { return b.forgot }
 
-// forget has the browser lose its cookies but for those of attempts, and get new ones by a look at the page.
+// forget makes the browser lose the cookie that identifies it, and get a new one with a look at the page.
 func (b *browser) forget(ctx context.Context) {
 	b.mu.Lock()
 	delete(b.cookies, browserKnown)
@@ -267,8 +269,8 @@ func (b *browser) forget(ctx context.Context) {
 	b.send(ctx, "look", b.s.page(), nil, nil, nil)
 }
 
-// comes brings what an identity network gave to the edge, and follows where that leads.
-func (b *browser) comes(ctx context.Context, a *attempt, target string) (over bool) {
+// arrive sends the return from an identity network to an edge, and follows the redirect.
+func (b *browser) arrive(ctx context.Context, a *attempt, target string) (over bool) {
 	back, _ := b.send(ctx, "return", target, nil, func() { a.returned(b) }, nil)
 	if back.notice() == "unsaved" {
 		b.w.mu.Lock()

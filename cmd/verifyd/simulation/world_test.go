@@ -18,42 +18,42 @@ import (
 	"verifyd/sessions"
 )
 
-// faultsFor is how long faults happen in a schedule; what has begun by then may last a little longer.
+// faultsFor is how long faults begin in a schedule; one that has begun may last a little longer.
 const faultsFor = 40 * time.Second
 
-// lastsAtMost is how long a server or a leader is away.
-const lastsAtMost = 6 * time.Second
+// maxOutage is the maximum time for which a server or a leader is away.
+const maxOutage = 6 * time.Second
 
-// world is one schedule: what its seed decides, and what is seen.
+// world is one schedule: what its seed decides, and what is observed.
 type world struct {
 	t       *testing.T
 	seed    uint64
 	begun   time.Time // of the schedule
 	broker  *simtest.Broker
 	workers []*worker
-	// of receivers, identity networks and requests, which a bubble waits for: in it time ends with its first
-	// goroutine
-	talking sync.WaitGroup
+	// the goroutines of receivers, identity networks and requests; a bubble waits for them, since time in it
+	// ends with its first goroutine
+	serving sync.WaitGroup
 
-	mu      sync.Mutex
-	calm    bool   // no more faults
-	deaf    string // the receiver that nobody reaches in the end, whatever happens; empty: there is none
-	hears   bool   // it is reached until it gets its first POST
-	names   map[string]string
-	drawn   map[string]int // how often something was drawn
-	kinds   map[string]int // faults, by kind
-	rates   map[string]float64
-	trace   []string
-	whole   hash.Hash64 // of everything that happened, and when
-	broken  []string    // what did not hold
-	talkers map[string]*talker
+	mu            sync.Mutex
+	calm          bool   // no more faults
+	unreachable   string // a receiver that cannot be reached, even in the calm; empty: none
+	reachableOnce bool   // that receiver can be reached until it gets its first POST
+	names         map[string]string
+	drawn         map[string]int // how often something was drawn
+	kinds         map[string]int // how often each kind of fault happened
+	rates         map[string]float64
+	trace         []string
+	whole         hash.Hash64 // of everything that happened, and when
+	broken        []string    // what did not hold
+	received      map[string]*received
 	roundTrips
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{
 		t: t, seed: seed, begun: time.Now(), names: map[string]string{}, drawn: map[string]int{},
-		kinds: map[string]int{}, rates: map[string]float64{}, talkers: map[string]*talker{},
+		kinds: map[string]int{}, rates: map[string]float64{}, received: map[string]*received{},
 		whole: fnv.New64a(), roundTrips: newRoundTrips(),
 	}
 	w.broker = simtest.New(simtest.Options{
@@ -61,14 +61,14 @@ func newWorld(t *testing.T, seed uint64) *world {
 		Fault:   w.fault,
 	})
 	if r := w.draw("deaf receiver"); r.Float64() < 0.1 {
-		w.deaf, w.hears = receiverAt(r.IntN(receivers)), r.IntN(2) == 0
+		w.unreachable, w.reachableOnce = receiverAt(r.IntN(receivers)), r.IntN(2) == 0
 		w.kinds["receiver away for good"]++
 	}
 	return w
 }
 
-// draw returns what the seed says of a thing: the same for the same thing each time that the schedule is run.
-// Of what happens several times each time is a thing of its own.
+// draw returns the random source of a thing: the same each time that the schedule is run. If the thing
+// happens several times, each time has a source of its own.
 func (w *world) draw(format string, args ...any) *rand.Rand {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,13 +85,13 @@ func (w *world) drawLocked(thing string) *rand.Rand {
 	return rand.New(rand.NewPCG(h.Sum64(), w.seed))
 }
 
-// happens reports whether a kind of fault befalls a thing. In each schedule some kinds never happen, and
+// happens reports whether a kind of fault happens to a thing. In each schedule some kinds never happen, and
 // others often.
 func (w *world) happens(r *rand.Rand, kind string) bool {
 	return w.occurs(r, kind, func(of *rand.Rand) float64 { return 0.5 * of.Float64() * of.Float64() })
 }
 
-// occurs is happens, with a rate of its own where the kind happens at all.
+// occurs does what happens does, with another distribution of the rate.
 func (w *world) occurs(r *rand.Rand, kind string, drawn func(of *rand.Rand) float64) bool {
 	rate, ok := w.rates[kind]
 	if !ok {
@@ -108,7 +108,7 @@ func (w *world) occurs(r *rand.Rand, kind string, drawn func(of *rand.Rand) floa
 	return true
 }
 
-// fault decides what befalls a message of the broker's.
+// fault decides the fault of a message of the broker.
 func (w *world) fault(e simtest.Event) (f simtest.Fault) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -117,12 +117,12 @@ func (w *world) fault(e simtest.Event) (f simtest.Fault) {
 		thing += " " + string(e.Data[:min(len(e.Data), 4)])
 	}
 	r, kind := w.drawLocked(thing), string(e.Kind)+" "
-	// Each message has a way of its own length: of two at the same instant chance would decide.
-	way := time.Duration(r.Int64N(int64(time.Millisecond)))
+	// Each message has its own latency: chance would decide the order of two at the same instant.
+	latency := time.Duration(r.Int64N(int64(time.Millisecond)))
 	defer func() {
-		f.Late += way
-		if ordinary := (simtest.Fault{Late: way}); f != ordinary {
-			w.noteLocked("%s: %s", thing, inWords(f))
+		f.Late += latency
+		if ordinary := (simtest.Fault{Late: latency}); f != ordinary {
+			w.noteLocked("%s: %s", thing, describe(f))
 		} else if e.Kind == simtest.KindPublish {
 			w.noteLocked("%s", thing)
 		}
@@ -130,8 +130,8 @@ func (w *world) fault(e simtest.Event) (f simtest.Fault) {
 	if w.calm {
 		return f
 	}
-	lasting := func(most time.Duration) time.Duration {
-		return time.Millisecond + time.Duration(r.Float64()*float64(most)).Truncate(time.Millisecond)
+	lasting := func(limit time.Duration) time.Duration {
+		return time.Millisecond + time.Duration(r.Float64()*float64(limit)).Truncate(time.Millisecond)
 	}
 	switch {
 	case w.happens(r, kind+"lost"):
@@ -154,8 +154,8 @@ func (w *world) fault(e simtest.Event) (f simtest.Fault) {
 	return f
 }
 
-// odd reports whether users, their browsers or identity networks do what they seldom do, as long as there are
-// faults. It is more often than what befalls messages, of which there are many more.
+// odd reports whether a user, a browser or an identity network does something unusual, as long as there are
+// faults. That is more frequent than the faults of messages, of which there are many more.
 func (w *world) odd(r *rand.Rand, kind string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -169,8 +169,8 @@ func (w *world) isCalm() bool {
 	return w.calm
 }
 
-// pauseOf pauses a worker between its claim and its first byte, for up to some seconds more than others leave
-// its claim alone.
+// pauseOf pauses a worker between its claim and its first byte, for up to some seconds longer than others
+// leave its claim alone.
 func (w *world) pauseOf(worker string) {
 	r := w.draw("pause of %s before the first byte", worker)
 	w.mu.Lock()
@@ -181,12 +181,12 @@ func (w *world) pauseOf(worker string) {
 	}
 	w.mu.Unlock()
 	if paused {
-		time.Sleep(pause) // of the bubble
+		time.Sleep(pause) // in virtual time
 	}
 }
 
-// inWords says what is unusual about a fault.
-func inWords(f simtest.Fault) string {
+// describe describes what is unusual about a fault.
+func describe(f simtest.Fault) string {
 	var all []string
 	for word, is := range map[string]bool{
 		"lost": f.Lost, "unanswered": f.Unanswered, "nobody there": f.NoResponders,
@@ -206,7 +206,8 @@ func inWords(f simtest.Fault) string {
 	return strings.Join(all, ", ")
 }
 
-// named replaces what no seed decides in a subject: ids of sessions by their numbers, others by a star.
+// named replaces the parts of a subject that no seed decides: ids of sessions by their names, others by a
+// star.
 func (w *world) named(subject string) string {
 	words := strings.Split(subject, ".")
 	for i, word := range words {
@@ -221,7 +222,7 @@ func (w *world) named(subject string) string {
 	return strings.Join(words, ".")
 }
 
-// name notes the number of a session, and returns the name that is made of it.
+// name stores the name of a session, which is made of its number, and returns it.
 func (w *world) name(id sessions.ID, number int) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -229,7 +230,7 @@ func (w *world) name(id sessions.ID, number int) string {
 	return w.names[string(id)]
 }
 
-// note puts something on the trace.
+// note adds a line to the trace.
 func (w *world) note(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -242,7 +243,7 @@ func (w *world) noteLocked(format string, args ...any) {
 	fmt.Fprintln(w.whole, at, what)
 }
 
-// counts puts something on the trace, and counts the schedules in which things of its kind happened.
+// counts adds a line to the trace, and counts the schedules in which things of its kind happened.
 func (w *world) counts(kind, format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -250,7 +251,7 @@ func (w *world) counts(kind, format string, args ...any) {
 	w.noteLocked(format, args...)
 }
 
-// fail notes what did not hold.
+// fail records a rule that did not hold.
 func (w *world) fail(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -262,16 +263,16 @@ func (w *world) failLocked(format string, args ...any) {
 	w.noteLocked("BROKEN: "+format, args...)
 }
 
-// storm has the faults happen that befall servers and processes, and returns when all faults have ended.
+// storm makes the faults of servers and processes happen, and returns when all faults have ended.
 func (w *world) storm(dispatchers, edges []*worker) {
 	type event struct {
 		at time.Duration
 		do func()
 	}
 	var events []event
-	plan := func(kind string, most int, prepare func(r *rand.Rand, at time.Duration) func()) {
+	plan := func(kind string, maxTimes int, prepare func(r *rand.Rand, at time.Duration) func()) {
 		r := w.draw("plan of %s", kind)
-		for range r.IntN(2) * r.IntN(most+1) {
+		for range r.IntN(2) * r.IntN(maxTimes+1) {
 			at := time.Duration(r.Float64() * float64(faultsFor))
 			do := prepare(r, at)
 			events = append(events, event{at, func() {
@@ -294,25 +295,26 @@ func (w *world) storm(dispatchers, edges []*worker) {
 		})
 	}
 	plan("broker restarted", 2, func(r *rand.Rand, _ time.Duration) func() {
-		down := time.Duration(r.Int64N(int64(lastsAtMost)))
+		down := time.Duration(r.Int64N(int64(maxOutage)))
 		return func() { w.broker.Restart(down) }
 	})
 	plan("leader changed", 4, func(r *rand.Rand, at time.Duration) func() {
 		stream := []string{topology.StreamCompletions, topology.StreamRetries, "KV_sessions"}[r.IntN(3)]
-		lasting := time.Duration(r.Int64N(int64(lastsAtMost)))
-		if r.IntN(3) == 0 { // for longer than a result is tried to be stored, but not beyond the others
-			lasting = min(time.Duration(r.Int64N(int64(faultsFor))), faultsFor+lastsAtMost-at)
+		lasting := time.Duration(r.Int64N(int64(maxOutage)))
+		// for longer than a dispatcher tries to store a result, but not beyond the other faults
+		if r.IntN(3) == 0 {
+			lasting = min(time.Duration(r.Int64N(int64(faultsFor))), faultsFor+maxOutage-at)
 		}
 		return func() { w.broker.Leaderless(stream, lasting) }
 	})
 	for _, e := range events {
 		time.AfterFunc(e.at, e.do)
 	}
-	time.Sleep(faultsFor) // of the bubble
+	time.Sleep(faultsFor) // in virtual time
 	w.mu.Lock()
 	w.calm = true
 	w.mu.Unlock()
-	time.Sleep(lastsAtMost + 2*time.Second) // connections come back
+	time.Sleep(maxOutage + 2*time.Second) // for connections to be opened again
 }
 
 var errRefused = syscall.ECONNREFUSED
