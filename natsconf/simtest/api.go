@@ -71,7 +71,7 @@ func (b *Broker) streamRequest(do, name string, m wireMsg) map[string]any {
 	}
 }
 
-// query is what a request for a message asks for.
+// query is the body of a request for a message.
 type query struct {
 	Sequence uint64 `json:"seq"`
 	Last     string `json:"last_by_subj"`
@@ -93,7 +93,8 @@ func (b *Broker) find(s *stream, q query) *message {
 	}
 }
 
-// direct answers a read that a server may answer which is not the leader. Here there is one server.
+// direct answers a read that any server with the stream may answer, not only the leader. Here there is one
+// server.
 func (b *Broker) direct(name, subject string, m wireMsg, fault Fault) {
 	s := b.streams[name]
 	if s == nil || !s.config.AllowDirect {

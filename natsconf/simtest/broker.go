@@ -12,41 +12,41 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Options are what a Broker needs.
+// Options configure a Broker.
 type Options struct {
-	// Unknown is called with a request that the broker does not know, and so does not answer.
+	// Unknown is called with each request that the broker does not know, and therefore does not answer.
 	Unknown func(what string)
-	// Fault decides what befalls a message; nothing befalls any when nil. It must not block.
+	// Fault decides the fault of a message; if it is nil, there are no faults. It must not block.
 	Fault func(Event) Fault
 }
 
-// Kind says what a message is for.
+// Kind is the purpose of a message.
 type Kind string
 
 // The kinds of messages.
 const (
 	KindPublish Kind = "publish" // to a stream
-	KindAck     Kind = "ack"     // about a delivery, of whatever kind
+	KindAck     Kind = "ack"     // about a delivery: an acknowledgement of any kind
 	KindRead    Kind = "read"    // of a message, by its subject or sequence
 	KindAPI     Kind = "api"     // any other request to JetStream
 	KindDeliver Kind = "deliver" // from a consumer
 )
 
-// Event is a message on its way, which a Fault is to be decided for.
+// Event is a message in transit, for which a Fault is decided.
 type Event struct {
 	Kind    Kind
 	Subject string // of the message that it is about; of an API request, its own
 	Header  nats.Header
 	Data    []byte
-	Client  string // the endpoint that it comes from, or whose request it answers
+	Client  string // the endpoint that sent it, or whose request it answers
 }
 
-// Fault is what befalls a message. The zero value is that it arrives, and that its answer does.
+// Fault is what happens to a message. With the zero value it arrives, and so does its answer.
 type Fault struct {
 	Lost         bool          // it never arrives; of a delivery: on its way to the client
 	Late         time.Duration // it arrives that much later, after others
 	Unanswered   bool          // it arrives, and its answer is lost
-	AnswerLate   time.Duration // its answer comes so much later
+	AnswerLate   time.Duration // its answer arrives that much later
 	NoResponders bool          // no leader: the sender gets "no responders", and nothing is done
 	Again        time.Duration // of a delivery: it is redelivered that much later, as if no client held it
 }
@@ -57,20 +57,20 @@ type Broker struct {
 
 	mu         sync.Mutex
 	streams    map[string]*stream
-	clients    []*client            // in the order in which they came: a seed is to repeat
-	leaderless map[string]time.Time // until when a stream has no leader
-	down       time.Time            // until when connections are refused
-	numbered   int
+	clients    []*client            // in the order in which they connected, so that a seed repeats
+	leaderless map[string]time.Time // by stream: the end of the time without a leader
+	down       time.Time            // the end of the time in which connections are refused
+	numbered   int                  // connections so far
 }
 
-// New makes a broker without streams.
+// New returns a broker without streams.
 func New(o Options) *Broker {
 	return &Broker{
 		options: o, streams: map[string]*stream{}, leaderless: map[string]time.Time{},
 	}
 }
 
-// Endpoint is the broker as one process knows it; a natsconf.Server.
+// Endpoint is one process's access to the broker. It is a natsconf.Server.
 type Endpoint struct {
 	broker *Broker
 	name   string
@@ -78,15 +78,15 @@ type Endpoint struct {
 	gone   bool // under the broker's lock
 }
 
-// Endpoint makes the endpoint of one process.
+// Endpoint returns a new endpoint for one process.
 func (b *Broker) Endpoint(name string) *Endpoint {
 	return &Endpoint{broker: b, name: name, never: make(chan struct{})}
 }
 
-// Credential returns anything: everybody is let in.
+// Credential returns any credential: the broker accepts all.
 func (e *Endpoint) Credential() (user, password string) { return e.name, "simulated" }
 
-// Failure returns nil: a broker that fails is one that does not answer.
+// Failure returns nil: if the broker fails, it does not answer.
 func (e *Endpoint) Failure() error { return nil }
 
 // Failed returns a channel that is never closed.
@@ -97,7 +97,7 @@ func (e *Endpoint) Abandoned() <-chan struct{} { return e.never }
 
 var errDown = errors.New("connection refused: the simulated broker is down")
 
-// InProcessConn connects.
+// InProcessConn opens a connection to the broker.
 func (e *Endpoint) InProcessConn() (net.Conn, error) {
 	b := e.broker
 	b.mu.Lock()
@@ -117,14 +117,14 @@ func (e *Endpoint) InProcessConn() (net.Conn, error) {
 	return near, nil
 }
 
-// Cut cuts the endpoint's connections, which may come back.
+// Cut cuts the endpoint's connections. New ones can be opened.
 func (e *Endpoint) Cut() {
 	e.broker.mu.Lock()
 	defer e.broker.mu.Unlock()
 	e.broker.cut(func(c *client) bool { return c.of == e })
 }
 
-// Kill cuts the endpoint's connections permanently: nothing that its process still does is seen.
+// Kill cuts the endpoint's connections permanently: nothing that its process still does reaches the broker.
 func (e *Endpoint) Kill() {
 	e.broker.mu.Lock()
 	defer e.broker.mu.Unlock()
@@ -143,7 +143,7 @@ func (b *Broker) cut(whose func(*client) bool) {
 	})
 }
 
-// Restart ends all connections. For a while connections are refused; state that is only in memory is lost.
+// Restart ends all connections, and refuses new ones for a while. State that is only in memory is lost.
 func (b *Broker) Restart(down time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -161,9 +161,9 @@ func (b *Broker) Restart(down time.Duration) {
 	}
 }
 
-// Leaderless takes a stream's leader away for a while: its requests get "no responders", and so do the
-// waiting requests of its consumers. No acknowledged message is lost by that, and none that was not stored
-// comes back.
+// Leaderless leaves a stream without a leader for a while: its requests get "no responders", and the waiting
+// requests of its consumers "Leadership Change". No acknowledged message is lost by that, and none that was
+// not stored appears.
 func (b *Broker) Leaderless(name string, lasting time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -179,7 +179,7 @@ func (b *Broker) Leaderless(name string, lasting time.Duration) {
 	}
 }
 
-// receive takes a client's message, as its fault has it.
+// receive handles a client's message, subject to its fault.
 func (b *Broker) receive(c *client, m wireMsg) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -214,7 +214,7 @@ func (b *Broker) receive(c *client, m wireMsg) {
 	}
 }
 
-// after does something now, or later under the lock.
+// after calls do now, or later with the lock held.
 func (b *Broker) after(late time.Duration, do func()) {
 	if late <= 0 {
 		do()
@@ -227,8 +227,8 @@ func (b *Broker) after(late time.Duration, do func()) {
 	})
 }
 
-// kindOf returns what a message is for, and the stream that it is about; empty for what clients tell each
-// other.
+// kindOf returns the kind of a message, and the stream that it is about. The kind is empty for messages
+// between clients.
 func (b *Broker) kindOf(m wireMsg) (Kind, *stream) {
 	words := strings.Split(m.subject, ".")
 	switch {
@@ -254,7 +254,7 @@ func (b *Broker) kindOf(m wireMsg) (Kind, *stream) {
 }
 
 func (b *Broker) faultOf(kind Kind, s *stream, client string, m wireMsg) Fault {
-	// of a batch only the end is lost or late by itself: a connection keeps the order
+	// of a batch only the commit can be lost or late by itself: a connection keeps the order
 	if b.options.Fault == nil || m.header.Get(batchID) != "" && m.header.Get(batchCommit) == "" {
 		return Fault{}
 	}
@@ -267,14 +267,14 @@ func (b *Broker) faultOf(kind Kind, s *stream, client string, m wireMsg) Fault {
 	return b.options.Fault(e)
 }
 
-// core passes on what is no stream's.
+// core passes on a message that is not for a stream.
 func (b *Broker) core(m wireMsg) {
 	if !b.send(m.subject, m.reply, m.header, m.data) && m.reply != "" {
 		b.status(m.reply, 503, "", nil)
 	}
 }
 
-// answer sends an answer, as the fault of its question has it.
+// answer sends an answer, subject to the fault of its request.
 func (b *Broker) answer(reply string, fault Fault, header nats.Header, data []byte) {
 	if reply == "" || fault.Unanswered {
 		return

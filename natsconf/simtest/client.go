@@ -21,7 +21,7 @@ type client struct {
 	subs   []subscription
 }
 
-// subscription is one of a client's, with the client's own name for it.
+// subscription is a subscription of a client, with the client's own name for it.
 type subscription struct{ name, subject string }
 
 // wireMsg is a message as a client sends it.
@@ -31,7 +31,7 @@ type wireMsg struct {
 	data           []byte
 }
 
-// serve reads what the client says until the connection ends.
+// serve reads what the client sends until the connection ends.
 func (c *client) serve() {
 	defer func() {
 		c.broker.mu.Lock()
@@ -62,7 +62,8 @@ func (c *client) serve() {
 	}
 }
 
-// readMsg reads the message that a PUB or HPUB announced: subject, reply where there is one, and sizes.
+// readMsg reads the message of a PUB or HPUB with these arguments: the subject, the reply if there is one,
+// and the sizes.
 func readMsg(in io.Reader, headed bool, words []string) (m wireMsg, err error) {
 	head, sizes := 0, 1
 	if headed {
@@ -95,7 +96,7 @@ func readMsg(in io.Reader, headed bool, words []string) (m wireMsg, err error) {
 	return m, nil
 }
 
-// command does what is no message.
+// command handles a command without a message.
 func (c *client) command(op string, words []string) {
 	b := c.broker
 	b.mu.Lock()
@@ -108,14 +109,14 @@ func (c *client) command(op string, words []string) {
 	case "UNSUB":
 		if len(words) == 1 {
 			c.subs = slices.DeleteFunc(c.subs, func(s subscription) bool { return s.name == words[0] })
-		} // with a count, the client itself lets go
+		} // with a count, the client itself drops the subscription
 	case "CONNECT", "PONG":
 	default:
 		b.options.Unknown("command " + op)
 	}
 }
 
-// interest reports whether somebody listens to a subject.
+// interest reports whether a subject has a subscriber.
 func (b *Broker) interest(subject string) bool {
 	for _, c := range b.clients {
 		for _, s := range c.subs {
@@ -128,7 +129,7 @@ func (b *Broker) interest(subject string) bool {
 }
 
 // send passes a message to its subscribers, and reports whether there are any.
-func (b *Broker) send(subject, reply string, header nats.Header, data []byte) (heard bool) {
+func (b *Broker) send(subject, reply string, header nats.Header, data []byte) (delivered bool) {
 	var head []byte
 	if header != nil {
 		head = encodeHeader(header)
@@ -156,18 +157,18 @@ func (b *Broker) status(reply string, code int, text string, fields nats.Header)
 	b.write(reply, "", head.Bytes(), nil)
 }
 
-func (b *Broker) write(subject, reply string, head, data []byte) (heard bool) {
+func (b *Broker) write(subject, reply string, head, data []byte) (delivered bool) {
 	return b.writeAs(subject, subject, reply, head, data)
 }
 
 // writeAs writes a message to the subscribers of an inbox, under another subject.
-func (b *Broker) writeAs(inbox, subject, reply string, head, data []byte) (heard bool) {
+func (b *Broker) writeAs(inbox, subject, reply string, head, data []byte) (delivered bool) {
 	for _, c := range b.clients {
 		for _, s := range c.subs {
 			if !matches(inbox, s.subject) {
 				continue
 			}
-			heard = true
+			delivered = true
 			line := append(make([]byte, 0, 128+len(head)+len(data)), "MSG "...)
 			if head != nil {
 				line = append(line[:0], "HMSG "...)
@@ -184,7 +185,7 @@ func (b *Broker) writeAs(inbox, subject, reply string, head, data []byte) (heard
 			_, _ = c.conn.Write(append(line, "\r\n"...))
 		}
 	}
-	return heard
+	return delivered
 }
 
 func encodeHeader(h nats.Header) []byte {

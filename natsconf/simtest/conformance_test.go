@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(natstest.Budget(m, 20*time.Second).Run())
 }
 
-// TestConformance does the same on the real server and on the simulated broker, and compares the
+// TestConformance applies each rule to the real server and to the simulated broker, and compares the
 // observations.
 func TestConformance(t *testing.T) {
 	for name, rule := range rules {
@@ -94,14 +94,14 @@ func (o *observer) publish(subject, data string, header ...string) {
 	}
 	ack, err := o.conn.JS.PublishMsg(o.ctx, m, jetstream.WithRetryAttempts(0))
 	if err != nil {
-		o.note("publish %s: %s", subject, words(err))
+		o.note("publish %s: %s", subject, describe(err))
 		return
 	}
 	o.note("publish %s: stored %s %d, duplicate %t", subject, ack.Stream, ack.Sequence, ack.Duplicate)
 }
 
-// words formats an error by its kind.
-func words(err error) string {
+// describe formats an error by its kind.
+func describe(err error) string {
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
 		return fmt.Sprintf("%d %d %s", api.Code, api.ErrorCode, api.Description)
 	}
@@ -125,14 +125,14 @@ func (o *observer) last(stream, subject string) {
 
 func (o *observer) raw(what string, m *jetstream.RawStreamMsg, err error) {
 	if err != nil {
-		o.note("%s: %s", what, words(err))
+		o.note("%s: %s", what, describe(err))
 		return
 	}
 	o.note("%s: %s %d %q, dated %t", what, m.Subject, m.Sequence, m.Data,
 		time.Since(m.Time).Abs() < time.Minute)
 }
 
-// gone waits until nothing is on a subject.
+// gone waits until a subject has no message.
 func (o *observer) gone(stream, subject string, notBefore time.Duration) {
 	o.Helper()
 	begun := time.Now()
@@ -164,7 +164,7 @@ func (o *observer) take(c jetstream.Consumer, notBefore time.Duration) jetstream
 	begun := time.Now()
 	m, err := c.Next(jetstream.FetchMaxWait(10 * time.Second))
 	if err != nil {
-		o.note("take: %s", words(err))
+		o.note("take: %s", describe(err))
 		o.Fatal(o.seen)
 	}
 	meta, err := m.Metadata()

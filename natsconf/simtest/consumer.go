@@ -18,26 +18,26 @@ import (
 type consumer struct {
 	of      *stream
 	name    string
-	number  int // of the stream's consumers, in the order in which they came
+	number  int // of the stream's consumers, in the order of their creation
 	config  jetstream.ConsumerConfig
 	created time.Time
 	filters []string
 
-	from      uint64   // the first sequence that it has not looked at
+	from      uint64   // the first sequence that it has not examined
 	only      []uint64 // what it delivers first: the last message of each subject
-	delivered uint64   // its own sequence
-	floor     uint64   // every message up to here is acknowledged; a sequence of the stream
+	delivered uint64   // the last consumer sequence
+	floor     uint64   // the stream sequence up to which all messages are acknowledged
 	pending   map[uint64]*pending
-	given     map[uint64]int // how often a message was delivered
+	given     map[uint64]int // how often each message was delivered
 	again     []uint64       // messages to redeliver
 	waiting   []*pull
-	unused    *time.Timer // nil: it stays
+	unused    *time.Timer // nil: it is not removed when unused
 }
 
-// pending is a message that was delivered, and not acknowledged.
+// pending is a message that was delivered, and is not acknowledged.
 type pending struct {
 	subject string
-	number  uint64 // the consumer's own sequence
+	number  uint64 // the consumer sequence
 	timer   *time.Timer
 }
 
@@ -98,7 +98,7 @@ func (c *consumer) used() {
 	})
 }
 
-// remove stops what it still waits for.
+// remove stops the consumer's timers, and drops its waiting requests.
 func (c *consumer) remove() {
 	if c.unused != nil {
 		c.unused.Stop()
@@ -112,7 +112,7 @@ func (c *consumer) remove() {
 	c.waiting = nil
 }
 
-// info is the answer to a question about the consumer.
+// info returns the answer to a request for the consumer's state.
 func (c *consumer) info() map[string]any {
 	return map[string]any{
 		"stream_name": c.of.config.Name, "name": c.name, "created": c.created, "config": c.config,
@@ -123,7 +123,7 @@ func (c *consumer) info() map[string]any {
 	}
 }
 
-// left counts what it has not delivered yet.
+// left counts the messages that it has not delivered yet.
 func (c *consumer) left() (n int) {
 	c.of.sweep()
 	for _, m := range c.of.msgs {
@@ -172,7 +172,7 @@ func (c *consumer) deliver() {
 	}
 }
 
-// next takes the next message to deliver; nil if there is none.
+// next removes and returns the next message to deliver; nil if there is none.
 func (c *consumer) next() *message {
 	for len(c.again) > 0 {
 		sequence := c.again[0]
@@ -200,7 +200,7 @@ func (c *consumer) next() *message {
 	return m
 }
 
-// give delivers a message.
+// give delivers a message to a request.
 func (c *consumer) give(m *message, to *pull) {
 	c.delivered++
 	c.given[m.sequence]++
@@ -229,12 +229,13 @@ func (c *consumer) give(m *message, to *pull) {
 		if len(header) > 0 {
 			head = encodeHeader(header)
 		}
-		// who asked listens to the inbox of the request, and reads the subject of the message
+		// the client listens on the inbox of the request, and reads the subject of the message
 		b.after(fault.Late, func() { b.writeAs(to.reply, m.subject, reply, head, data) })
 	}
 }
 
-// await waits for a message's acknowledgement.
+// await starts the wait for a message's acknowledgement. If again is positive, the wait ends after that
+// time.
 func (c *consumer) await(m *message, again time.Duration) {
 	p := c.pending[m.sequence]
 	if p == nil {
@@ -249,7 +250,7 @@ func (c *consumer) await(m *message, again time.Duration) {
 	}
 }
 
-// expired makes an unacknowledged message be delivered again.
+// expired redelivers an unacknowledged message.
 func (c *consumer) expired(sequence uint64, p *pending) {
 	b := c.of.broker
 	b.mu.Lock()
@@ -261,7 +262,8 @@ func (c *consumer) expired(sequence uint64, p *pending) {
 	}
 }
 
-// delivery returns what an acknowledgement is about; nil if that is done with.
+// delivery returns the consumer and the pending message that an acknowledgement is about. The message is nil
+// if it is no longer pending.
 func (s *stream) delivery(subject string) (*consumer, *pending) {
 	words := strings.Split(subject, ".")
 	if s == nil || len(words) < 9 || s.consumers[words[3]] == nil {
@@ -272,7 +274,7 @@ func (s *stream) delivery(subject string) (*consumer, *pending) {
 	return c, c.pending[sequence]
 }
 
-// acknowledge takes an acknowledgement, of whatever kind.
+// acknowledge handles an acknowledgement of any kind.
 func (b *Broker) acknowledge(m wireMsg) {
 	words := strings.Split(m.subject, ".")
 	c, p := b.streams[words[2]].delivery(m.subject)
@@ -309,7 +311,7 @@ func (b *Broker) acknowledge(m wireMsg) {
 	c.deliver()
 }
 
-// done notes that a message is not delivered any more.
+// done records that a message is not delivered again.
 func (c *consumer) done(sequence uint64) {
 	if p := c.pending[sequence]; p != nil {
 		p.timer.Stop()

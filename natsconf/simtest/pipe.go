@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Conn is one end of a connection in memory. A write never waits, as one to a socket with room does not: who
-// holds a lock meanwhile does not keep virtual time from going on. Each end has one reader.
+// Conn is one end of a connection in memory. A write never blocks, like a write to a socket with free buffer
+// space, so that a caller that holds a lock does not stop virtual time. Each end has one reader.
 type Conn struct {
 	in, out       *half
 	local, remote net.Addr
 }
 
-// Pipe makes a connection between two addresses.
+// Pipe returns the two ends of a connection between two addresses.
 func Pipe(local, remote net.Addr) (near, far *Conn) {
 	a, b := newHalf(), newHalf()
 	return &Conn{in: a, out: b, local: local, remote: remote},
@@ -29,8 +29,8 @@ type half struct {
 
 	mu       sync.Mutex
 	bytes    []byte
-	ended    error // what the reader gets behind the bytes; nil: it waits
-	refused  error // what the writer gets; nil: it may write
+	ended    error // the reader's error after the bytes; nil: it waits
+	refused  error // the writer's error; nil: it may write
 	deadline time.Time
 }
 
@@ -46,7 +46,7 @@ func (h *half) change(do func()) {
 	}
 }
 
-// take reads what is there; wait is how long to wait for more, 0 forever.
+// take reads the bytes that are available; wait is how long to wait for more, 0 forever.
 func (h *half) take(b []byte) (n int, wait time.Duration, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -83,7 +83,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 	}
 }
 
-// Write does not wait.
+// Write does not block.
 func (c *Conn) Write(b []byte) (int, error) {
 	var err error
 	c.out.change(func() {
@@ -97,21 +97,21 @@ func (c *Conn) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Close ends the connection: the other end reads what was written, and then the end.
+// Close ends the connection: the other end reads what was written, and then io.EOF.
 func (c *Conn) Close() error {
 	c.out.change(func() { c.out.end(io.EOF, net.ErrClosed) })
 	c.in.change(func() { c.in.end(net.ErrClosed, syscall.EPIPE) })
 	return nil
 }
 
-// Reset cuts the connection: both ends get an error, and what was not read is gone.
+// Reset cuts the connection: both ends get an error, and unread bytes are lost.
 func (c *Conn) Reset() {
 	for _, h := range []*half{c.in, c.out} {
 		h.change(func() { h.bytes = nil; h.end(syscall.ECONNRESET, syscall.ECONNRESET) })
 	}
 }
 
-// end records how it ended; only the first call counts.
+// end records how the connection ended; only the first call counts.
 func (h *half) end(reader, writer error) {
 	if h.ended == nil {
 		h.ended = reader
@@ -121,20 +121,20 @@ func (h *half) end(reader, writer error) {
 	}
 }
 
-// SetDeadline is SetReadDeadline: a write never waits.
+// SetDeadline calls SetReadDeadline: a write never blocks.
 func (c *Conn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
 
-// SetReadDeadline bounds the reads.
+// SetReadDeadline sets the deadline of reads.
 func (c *Conn) SetReadDeadline(t time.Time) error {
 	c.in.change(func() { c.in.deadline = t })
 	return nil
 }
 
-// SetWriteDeadline changes nothing.
+// SetWriteDeadline does nothing.
 func (c *Conn) SetWriteDeadline(time.Time) error { return nil }
 
 // LocalAddr returns this end's address.
 func (c *Conn) LocalAddr() net.Addr { return c.local }
 
-// RemoteAddr returns the other end's.
+// RemoteAddr returns the other end's address.
 func (c *Conn) RemoteAddr() net.Addr { return c.remote }

@@ -19,7 +19,7 @@ type pull struct {
 	end       *time.Timer
 }
 
-// pull takes a request for messages.
+// pull handles a request for messages.
 func (b *Broker) pull(stream, name string, m wireMsg) {
 	s := b.streams[stream]
 	if s == nil || s.consumers[name] == nil {
@@ -63,7 +63,7 @@ func pendingFields(p *pull) nats.Header {
 	return nats.Header{"Nats-Pending-Messages": {strconv.Itoa(p.left)}, "Nats-Pending-Bytes": {"0"}}
 }
 
-// beat tells who waits that the consumer is there.
+// beat sends an idle heartbeat to a waiting request.
 func (c *consumer) beat(p *pull) {
 	b := c.of.broker
 	b.mu.Lock()
@@ -85,7 +85,7 @@ func (p *pull) stop() {
 	}
 }
 
-// forget ends a request, and reports whether it waited.
+// forget ends a request, and reports whether it was waiting.
 func (c *consumer) forget(p *pull) bool {
 	i := slices.Index(c.waiting, p)
 	if i < 0 {

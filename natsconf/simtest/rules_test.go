@@ -41,7 +41,7 @@ var rules = map[string]func(*observer){
 		o.publish("session.opened.a", "2", jetstream.MsgIDHeader, "x")
 		o.publish("session.opened.a", "3", jetstream.MsgIDHeader, "y")
 	},
-	"a life of its own": func(o *observer) {
+	"a TTL of its own": func(o *observer) {
 		o.publish("$KV.sessions.redeemed.a", "1", jetstream.MsgTTLHeader, "1s")
 		o.last(sessionsStream, "$KV.sessions.redeemed.a")
 		o.gone(sessionsStream, "$KV.sessions.redeemed.a", 900*time.Millisecond)
@@ -79,7 +79,7 @@ var rules = map[string]func(*observer){
 		} {
 			m := natsconf.ScheduleMsg(subject, target, time.Now().Add(time.Hour), nil)
 			_, err := o.conn.JS.PublishMsg(o.ctx, m)
-			o.note("%s on %s: %s", subject, target, words(err))
+			o.note("%s on %s: %s", subject, target, describe(err))
 		}
 		slices.Sort(o.seen)
 	},
@@ -100,7 +100,7 @@ var rules = map[string]func(*observer){
 		first, last, err = o.conn.Bounds(o.ctx, topology.StreamRetries)
 		o.note("bounds %d %d %v", first, last, err)
 		_, err = o.conn.Last(o.ctx, "NONE", "retry.a")
-		o.note("no such stream: %s", words(err))
+		o.note("no such stream: %s", describe(err))
 		o.publish("nowhere", "")
 	},
 	"readings": func(o *observer) {
@@ -129,8 +129,8 @@ var rules = map[string]func(*observer){
 			return &nats.Msg{Subject: subject, Data: []byte(data), Header: nats.Header{expect: {"0"}}}
 		}
 		batch := func(msgs ...*nats.Msg) {
-			o.note("batch of %d: %s", len(msgs), words(o.conn.PublishBatch(o.ctx, topology.StreamCompletions,
-				msgs...)))
+			err := o.conn.PublishBatch(o.ctx, topology.StreamCompletions, msgs...)
+			o.note("batch of %d: %s", len(msgs), describe(err))
 		}
 		batch(fact("completion.a", "1"), fact("completion.b", "2"), fact("claim.a.1", "3"))
 		batch(fact("completion.c", "4"), fact("completion.a", "5"), fact("completion.d", "6"))
@@ -144,19 +144,19 @@ var rules = map[string]func(*observer){
 		o.publish("session.opened.a", "12", "Nats-Batch-Id", "y", "Nats-Batch-Sequence", "1",
 			"Nats-Batch-Commit", "1")
 	},
-	"what is not acknowledged comes again": func(o *observer) {
+	"an unacknowledged message is redelivered": func(o *observer) {
 		c := o.consume(jetstream.ConsumerConfig{AckWait: ackWait})
 		o.publish("retry.a", "1")
 		first := o.take(c, 0)
 		o.none(c)
 		second := o.take(c, ackWait*9/10)
-		o.must(first.Ack()) // an old one counts
+		o.must(first.Ack()) // an acknowledgement of an earlier delivery counts
 		o.state(0)
-		o.must(second.Nak()) // and this is about nothing any more
+		o.must(second.Nak()) // and this one has no effect any more
 		o.none(c)
 		o.state(0)
 	},
-	"progress puts off": func(o *observer) {
+	"progress postpones redelivery": func(o *observer) {
 		c := o.consume(jetstream.ConsumerConfig{AckWait: ackWait})
 		o.publish("retry.a", "1")
 		m := o.take(c, 0)
@@ -164,7 +164,7 @@ var rules = map[string]func(*observer){
 		o.must(m.InProgress())
 		o.take(c, ackWait*9/10)
 	},
-	"what is handed back": func(o *observer) {
+	"negative acknowledgements": func(o *observer) {
 		c := o.consume(jetstream.ConsumerConfig{AckWait: ackWait})
 		for _, s := range []string{"a", "b", "c"} {
 			o.publish("retry."+s, s)
@@ -172,14 +172,14 @@ var rules = map[string]func(*observer){
 		o.counted(3)
 		m := o.take(c, 0)
 		o.must(m.Nak())
-		o.must(o.take(c, 0).NakWithDelay(ackWait + time.Second)) // before what is new
+		o.must(o.take(c, 0).NakWithDelay(ackWait + time.Second)) // redelivered before new messages
 		o.must(o.take(c, 0).Ack())
 		o.must(o.take(c, 0).Ack())
 		o.none(c)
 		o.state(1)
 		o.take(c, ackWait)
 	},
-	"what is terminated": func(o *observer) {
+	"a terminated message": func(o *observer) {
 		c := o.consume(jetstream.ConsumerConfig{AckWait: time.Second})
 		o.publish("retry.a", "1")
 		o.publish("retry.b", "2")
@@ -190,7 +190,7 @@ var rules = map[string]func(*observer){
 		time.Sleep(2 * time.Second) // it would be redelivered
 		o.none(c)
 	},
-	"no more than may be pending": func(o *observer) {
+	"a maximum of pending messages": func(o *observer) {
 		c := o.consume(jetstream.ConsumerConfig{AckWait: 30 * time.Second, MaxAckPending: 2})
 		for _, s := range []string{"a", "b", "c"} {
 			o.publish("retry."+s, s)
@@ -200,11 +200,11 @@ var rules = map[string]func(*observer){
 		o.take(c, 0)
 		o.state(2)
 		_, err := c.Next(jetstream.FetchMaxWait(time.Second))
-		o.note("a third: %s", words(err))
+		o.note("a third: %s", describe(err))
 		o.must(m.Ack())
 		o.take(c, 0)
 	},
-	"what is replaced while it is pending": func(o *observer) {
+	"a message that is replaced while pending": func(o *observer) {
 		c := o.consume(jetstream.ConsumerConfig{AckWait: ackWait})
 		o.publish("retry.a", "1")
 		o.take(c, 0)
@@ -214,21 +214,21 @@ var rules = map[string]func(*observer){
 		o.none(c)
 		o.state(0)
 	},
-	"consumers that are not there, and streams": func(o *observer) {
+	"missing consumers and streams": func(o *observer) {
 		_, err := o.conn.JS.Consumer(o.ctx, topology.StreamRetries, "none")
-		o.note("%s", words(err))
+		o.note("%s", describe(err))
 		_, err = o.conn.JS.Stream(o.ctx, "NONE")
-		o.note("%s", words(err))
+		o.note("%s", describe(err))
 		c := o.consume(jetstream.ConsumerConfig{})
 		o.none(c)
 		_, err = c.Next(jetstream.FetchMaxWait(time.Second))
-		o.note("%s", words(err))
+		o.note("%s", describe(err))
 		o.note("the default is %s", c.CachedInfo().Config.AckWait)
 		o.must(o.conn.JS.DeleteConsumer(o.ctx, topology.StreamRetries, "c"))
 		_, err = c.Next(jetstream.FetchMaxWait(time.Second))
-		o.note("%s", words(err))
+		o.note("%s", describe(err))
 	},
-	"two who ask take turns": func(o *observer) {
+	"two requests take turns": func(o *observer) {
 		c := o.consume(jetstream.ConsumerConfig{})
 		one, err := c.Fetch(2, jetstream.FetchMaxWait(5*time.Second))
 		o.must(err)

@@ -18,7 +18,7 @@ const (
 	batchSequence = "Nats-Batch-Sequence"
 	batchCommit   = "Nats-Batch-Commit"
 	rollup        = "Nats-Rollup"
-	// minScheduleWait is how long a schedule waits at the least, whatever its instant.
+	// minScheduleWait is how long a schedule waits at least, whatever its instant.
 	minScheduleWait = 250 * time.Millisecond
 )
 
@@ -30,8 +30,8 @@ type stream struct {
 	msgs      []*message // by sequence
 	last      uint64
 	consumers map[string]*consumer
-	added     int             // consumers, ever
-	ids       map[string]seen // message ids
+	added     int             // consumers created so far
+	ids       map[string]seen // by message id
 	staged    map[string][]*message
 	schedules map[string]*time.Timer // by subject
 }
@@ -41,7 +41,7 @@ type seen struct {
 	until    time.Time
 }
 
-// message is one that is stored, or staged in a batch.
+// message is a message that is stored, or staged in a batch.
 type message struct {
 	subject  string
 	sequence uint64
@@ -51,7 +51,7 @@ type message struct {
 	until    time.Time // zero: forever
 }
 
-// refusal is the server's answer no.
+// refusal is an error answer of the server.
 type refusal struct {
 	Code        int    `json:"code"`
 	ErrorCode   int    `json:"err_code"`
@@ -65,7 +65,7 @@ func newStream(b *Broker, config jetstream.StreamConfig) *stream {
 	}
 }
 
-// publish takes a message, or a part of a batch, and answers.
+// publish handles a message, or a part of a batch, and answers.
 func (s *stream) publish(m wireMsg, fault Fault) {
 	p := &message{subject: m.subject, header: m.header, data: m.data}
 	if m.header.Get(batchID) != "" {
@@ -92,7 +92,7 @@ func (s *stream) reply(to string, fault Fault, answer map[string]any) {
 	s.broker.answer(to, fault, nil, data)
 }
 
-// publishPart stages a part of a batch; the last one stores all of them, or none.
+// publishPart stages a part of a batch; the last part stores all of them, or none.
 func (s *stream) publishPart(p *message, reply string, fault Fault) {
 	id := p.header.Get(batchID)
 	parts := s.staged[id]
@@ -122,7 +122,7 @@ func (s *stream) publishPart(p *message, reply string, fault Fault) {
 	s.deliver()
 }
 
-// checkBatch returns why a batch is refused: for the sake of any of its parts.
+// checkBatch returns why a batch is refused, which any of its parts can cause; nil if it is not.
 func (s *stream) checkBatch(parts []*message) *refusal {
 	written := map[string]bool{}
 	for _, p := range parts {
@@ -140,7 +140,7 @@ func (s *stream) checkBatch(parts []*message) *refusal {
 	return nil
 }
 
-// store stores a message, unless it is refused or known already.
+// store stores a message, unless it is refused or a duplicate.
 func (s *stream) store(p *message) (sequence uint64, duplicate bool, _ *refusal) {
 	for _, h := range []string{"Nats-Incr", "Nats-Expected-Last-Sequence", "Nats-Expected-Last-Msg-Id"} {
 		if p.header.Get(h) != "" {
@@ -161,9 +161,9 @@ func (s *stream) store(p *message) (sequence uint64, duplicate bool, _ *refusal)
 	return p.sequence, false, nil
 }
 
-// check returns why a message is refused.
+// check returns why a message is refused; nil if it is not.
 func (s *stream) check(p *message) *refusal {
-	_, no := s.lifeOf(p)
+	_, no := s.ttlOf(p)
 	if no != nil {
 		return no
 	}
@@ -191,8 +191,8 @@ func (s *stream) check(p *message) *refusal {
 	return nil
 }
 
-// lifeOf returns the life that a message asks for; 0: none of its own.
-func (s *stream) lifeOf(p *message) (time.Duration, *refusal) {
+// ttlOf returns the TTL that a message requests; 0: none of its own.
+func (s *stream) ttlOf(p *message) (time.Duration, *refusal) {
 	text := p.header.Get(jetstream.MsgTTLHeader)
 	switch {
 	case text == "":
@@ -200,27 +200,27 @@ func (s *stream) lifeOf(p *message) (time.Duration, *refusal) {
 	case !s.config.AllowMsgTTL:
 		return 0, &refusal{400, 10166, "per-message TTL is disabled"}
 	}
-	life, err := time.ParseDuration(text)
+	ttl, err := time.ParseDuration(text)
 	if err != nil {
 		var seconds int
 		seconds, err = strconv.Atoi(text)
-		life = time.Duration(seconds) * time.Second
+		ttl = time.Duration(seconds) * time.Second
 	}
-	if err != nil || life < time.Second {
+	if err != nil || ttl < time.Second {
 		return 0, &refusal{400, 10165, "invalid per-message TTL"}
 	}
-	return life.Truncate(time.Second), nil
+	return ttl.Truncate(time.Second), nil
 }
 
-// put stores what was checked.
+// put stores a message that was checked.
 func (s *stream) put(p *message) {
 	s.last++
 	p.sequence, p.at = s.last, time.Now()
 	if s.config.MaxAge > 0 {
 		p.until = p.at.Add(s.config.MaxAge)
 	}
-	if life, _ := s.lifeOf(p); life > 0 {
-		p.until = p.at.Add(life)
+	if ttl, _ := s.ttlOf(p); ttl > 0 {
+		p.until = p.at.Add(ttl)
 	}
 	if p.header.Get(jetstream.ScheduleHeader) != "" {
 		p.header.Set(rollup, "sub")
@@ -238,7 +238,7 @@ func (s *stream) put(p *message) {
 	}
 }
 
-// schedule has a message put on its target when its time has come.
+// schedule publishes a message on its target at its instant.
 func (s *stream) schedule(p *message) {
 	text, ok := strings.CutPrefix(p.header.Get(jetstream.ScheduleHeader), "@at ")
 	at, err := time.Parse(time.RFC3339, text)
@@ -268,18 +268,18 @@ func (s *stream) schedule(p *message) {
 	})
 }
 
-// drop takes messages away.
-func (s *stream) drop(which func(*message) bool) { s.msgs = slices.DeleteFunc(s.msgs, which) }
+// drop removes messages.
+func (s *stream) drop(match func(*message) bool) { s.msgs = slices.DeleteFunc(s.msgs, match) }
 
-// sweep removes what has reached its end. Every look at the messages begins with it.
+// sweep removes expired messages. Every access to the messages begins with it.
 func (s *stream) sweep() {
 	now := time.Now()
-	if slices.ContainsFunc(s.msgs, func(m *message) bool { return m.ended(now) }) {
-		s.drop(func(m *message) bool { return m.ended(now) })
+	if slices.ContainsFunc(s.msgs, func(m *message) bool { return m.expired(now) }) {
+		s.drop(func(m *message) bool { return m.expired(now) })
 	}
 }
 
-func (m *message) ended(now time.Time) bool { return !m.until.IsZero() && !now.Before(m.until) }
+func (m *message) expired(now time.Time) bool { return !m.until.IsZero() && !now.Before(m.until) }
 
 // lastOn returns the last message on a subject, which may have wildcards; nil if there is none.
 func (s *stream) lastOn(subject string) *message {
@@ -292,7 +292,8 @@ func (s *stream) lastOn(subject string) *message {
 	return nil
 }
 
-// next returns the first message from a sequence on that matches; no filters match all. nil: there is none.
+// next returns the first matching message at or after a sequence; nil if there is none. Without filters all
+// messages match.
 func (s *stream) next(from uint64, filters []string) *message {
 	s.sweep()
 	for _, m := range s.msgs {
@@ -303,7 +304,7 @@ func (s *stream) next(from uint64, filters []string) *message {
 	return nil
 }
 
-// at returns the message of a sequence; nil if it is gone.
+// at returns the message of a sequence; nil if it was removed.
 func (s *stream) at(sequence uint64) *message {
 	if m := s.next(sequence, nil); m != nil && m.sequence == sequence {
 		return m
@@ -320,21 +321,21 @@ func (s *stream) count(subject string) (n int64) {
 	return n
 }
 
-// deliver has the consumers deliver what has come.
+// deliver makes the consumers deliver new messages.
 func (s *stream) deliver() {
 	for _, c := range s.inOrder() {
 		c.deliver()
 	}
 }
 
-// inOrder returns the consumers in the order of their creation. By name it would not be the same each time
-// that a seed is played: clients draw names at random.
+// inOrder returns the consumers in the order of their creation. In the order of their names a seed would not
+// repeat: clients draw names at random.
 func (s *stream) inOrder() []*consumer {
 	byNumber := func(a, b *consumer) int { return a.number - b.number }
 	return slices.SortedFunc(maps.Values(s.consumers), byNumber)
 }
 
-// info is the answer to a question about the stream.
+// info returns the answer to a request for the stream's state.
 func (s *stream) info() map[string]any {
 	s.sweep()
 	state := jetstream.StreamState{
