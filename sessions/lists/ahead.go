@@ -6,23 +6,23 @@ import (
 )
 
 const (
-	// aheadFor bounds how long is read ahead for one account, which is a quarter of a million sessions: a
-	// search that comes meanwhile waits for it, and has time of its own left.
+	// aheadFor bounds how long one account is read ahead: enough for a quarter of a million sessions. A
+	// search that starts during that time waits for it, and has time of its own left.
 	aheadFor = 3 * time.Second
-	// maxAhead bounds the accounts whose turn is yet to come.
+	// maxAhead bounds the queue of accounts.
 	maxAhead = 16
-	// nobody is what no user, group or key is called: a search for it looks through all sessions.
-	nobody = "\x00"
+	// noMatch matches no user, group, reference or key: a search for it examines all sessions.
+	noMatch = "\x00"
 )
 
-// Expect says that somebody may search an account's sessions soon, as who opens a page of its dashboard. What
-// the first search looks through is read ahead then, where an Ahead serves. It returns at once.
+// Expect announces that an account's sessions may be searched soon, such as when a page of its dashboard is
+// opened. If an Ahead is running, it then reads what the first search needs. Expect returns at once.
 func (st *Lists) Expect(account string) { st.held.expect(account, st.Now()) }
 
-// Ahead reads ahead for accounts that are expected to search, one after the other.
+// Ahead reads ahead for the accounts that Expect announces, one after the other.
 type Ahead struct{ lists *Lists }
 
-// NewAhead makes the reader of these lists.
+// NewAhead returns an Ahead for these lists.
 func NewAhead(l *Lists) *Ahead { return &Ahead{l} }
 
 // Serve reads until ctx ends.
@@ -40,14 +40,14 @@ func (a *Ahead) Serve(ctx context.Context) error {
 func (a *Ahead) read(ctx context.Context, account string) {
 	ctx, cancel := context.WithTimeout(ctx, aheadFor)
 	defer cancel()
-	// Where this fails, the search itself reads.
-	_, _ = a.lists.List(ctx, Query{Account: account, Text: nobody, Limit: 1})
+	// If this fails, the search itself reads the records.
+	_, _ = a.lists.List(ctx, Query{Account: account, Text: noMatch, Limit: 1})
 }
 
 // String names the actor in the supervisor's log.
 func (a *Ahead) String() string { return "search" }
 
-// expect queues an account, once in as long as what is read is held.
+// expect queues an account, once in heldFor at most.
 func (h *held) expect(account string, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -62,6 +62,6 @@ func (h *held) expect(account string, now time.Time) {
 	select {
 	case h.ahead <- account:
 		h.expected[account] = now
-	default: // many are; its next page asks again
+	default: // the queue is full; the account's next page tries again
 	}
 }

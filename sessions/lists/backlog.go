@@ -15,13 +15,13 @@ import (
 // maxBacklogSchedules is how many schedules are read to find the oldest delivery.
 const maxBacklogSchedules = 2048
 
-// Backlog counts the deliveries of the whole service that have not ended, by where they wait.
+// Backlog counts the deliveries of the whole service that have not ended, by state.
 type Backlog struct {
-	Waiting   uint64 // not given to a dispatcher yet
-	Given     uint64 // with a dispatcher, or pausing shortly before the next try
-	Scheduled uint64 // pausing as message schedules
-	// Oldest is since when the oldest of them is to be sent; zero where there is none. Of more than 2,048
-	// schedules it sees those that were stored first.
+	Waiting   uint64 // not yet given to a dispatcher
+	Given     uint64 // with a dispatcher, or in a short pause before the next try
+	Scheduled uint64 // waiting as message schedules
+	// Oldest is when the oldest of them became due; zero if there is none. If there are more than 2,048
+	// schedules, it considers only those that were stored first.
 	Oldest time.Time
 }
 
@@ -45,8 +45,9 @@ func (st *Lists) Backlog(ctx context.Context) (Backlog, error) {
 	return b, nil
 }
 
-// Overdue reads the schedules whose instant has passed by so much, of the 2,048 that were stored first, and
-// those that cannot be read: of these only the session is known. Its error is natsconf.ErrUnavailable.
+// Overdue returns the schedules that are overdue by more than a duration, among the 2,048 that were stored
+// first. It includes those that cannot be read, of which only the session is known. Its error is
+// natsconf.ErrUnavailable.
 func (st *Lists) Overdue(ctx context.Context, by time.Duration) ([]facts.Retry, error) {
 	msgs, _, err := st.Conn.Head(ctx, topology.StreamRetries, records.ScheduleSubject("*"),
 		maxBacklogSchedules)
@@ -57,7 +58,7 @@ func (st *Lists) Overdue(ctx context.Context, by time.Duration) ([]facts.Retry, 
 	for _, m := range msgs {
 		r, err := st.DecodeRetry(m.Subject(), m.Data())
 		if errors.Is(err, natsconf.ErrNewer) || r.Session == "" {
-			continue // the newer build's, or nobody's
+			continue // of a newer build, or of no session
 		}
 		if err != nil {
 			_ = st.CheckUnreadable(m, err)
@@ -69,12 +70,12 @@ func (st *Lists) Overdue(ctx context.Context, by time.Duration) ([]facts.Retry, 
 	return overdue, nil
 }
 
-// backlogOf adds what one consumer has still to deliver, and reads the first message of each kind that is
-// not acknowledged.
+// backlogOf adds the backlog of one consumer. It reads the first message of each kind that is not
+// acknowledged.
 func (st *Lists) backlogOf(ctx context.Context, c topology.Consumer, b *Backlog) error {
 	state, err := st.Conn.ConsumerState(ctx, c.Stream, c.Config.Durable)
 	if errors.Is(err, natsconf.ErrNotFound) {
-		return nil // the dispatcher makes it
+		return nil // the dispatcher creates it
 	}
 	if err != nil {
 		return err
@@ -98,7 +99,7 @@ func (st *Lists) backlogOf(ctx context.Context, c topology.Consumer, b *Backlog)
 	return nil
 }
 
-// retry reads a hint. One that cannot be read must not hide the others.
+// retry reads a hint. A hint that cannot be read must not hide the others.
 func (b *Backlog) retry(st *Lists, subject string, data []byte) {
 	if r, err := st.DecodeRetry(subject, data); err == nil {
 		b.since(r.Since)

@@ -16,23 +16,22 @@ import (
 	"verifyd/sessions/records"
 )
 
-// deliveriesPage is how many facts are held at once while deliveries are looked for: a few MiB, and a few
-// hundred deliveries.
+// deliveriesPage is how many facts FindDeliveries holds at once: a few MiB, and a few hundred deliveries.
 const deliveriesPage = 1024
 
 // Deliveries are the newest deliveries that were found.
 type Deliveries struct {
 	Views []facts.View // newest completion first
-	// BackTo is set where the limit was reached or the time was up, so that there may be older ones: the
-	// completion instant of the oldest delivery that was looked at.
+	// BackTo is set if the limit was reached or the time was up, so that there may be older ones: the
+	// completion instant of the oldest delivery that was examined.
 	BackTo time.Time
 }
 
-// DeliveryQuery says which deliveries are wanted. The zero value of a field asks for any.
+// DeliveryQuery selects deliveries. The zero value of a field matches any.
 type DeliveryQuery struct {
 	States []facts.DeliveryState
 	Since  time.Time             // completed at or after it
-	Wants  func(facts.View) bool // what else they must be
+	Wants  func(facts.View) bool // an additional condition
 	Limit  int                   // 1 or more
 }
 
@@ -41,7 +40,7 @@ func (q DeliveryQuery) wants(v facts.View) bool {
 		(q.Wants == nil || q.Wants(v))
 }
 
-// Deliveries is FindDeliveries for a state or, where it is empty, for any.
+// Deliveries calls FindDeliveries for a state, or for any state if it is empty.
 func (st *Lists) Deliveries(ctx context.Context, state facts.DeliveryState, limit int) (Deliveries, error) {
 	q := DeliveryQuery{Limit: limit}
 	if state != "" {
@@ -50,9 +49,9 @@ func (st *Lists) Deliveries(ctx context.Context, state facts.DeliveryState, limi
 	return st.FindDeliveries(ctx, q)
 }
 
-// FindDeliveries looks for the newest sessions whose outcome is to be delivered, at most q.Limit. It walks
-// back through the facts, page by page; when ctx ends on the way, what was found until then is the answer.
-// Its error is natsconf.ErrUnavailable.
+// FindDeliveries returns the newest sessions whose outcome is to be delivered, at most q.Limit. It walks
+// back through the facts, page by page. If ctx ends on the way, it returns what it has found so far. Its
+// error is natsconf.ErrUnavailable.
 func (st *Lists) FindDeliveries(ctx context.Context, q DeliveryQuery) (Deliveries, error) {
 	first, last, err := st.Conn.Bounds(ctx, topology.StreamCompletions)
 	if err != nil {
@@ -96,25 +95,24 @@ type walk struct {
 	st *Lists
 	q  DeliveryQuery
 
-	// sessions whose user was erased, or of which a newer build has written something
+	// sessions whose user was erased, or of which a newer build has written a fact
 	skipped map[sessions.ID]bool
-	// of sessions whose completion is still to come: those whose deliveries overlapped
+	// by sessions whose completion has not been read yet: those whose deliveries overlapped
 	open   map[sessions.ID]*delivery
 	found  []facts.View
-	oldest time.Time // completion instant of the last delivery looked at
-	done   bool      // what comes is older than what is wanted
+	oldest time.Time // completion instant of the last delivery examined
+	done   bool      // the remaining ones are older than q.Since
 }
 
-// delivery is what was read so far of one session's delivery, by number of the attempt.
+// delivery holds the facts read so far of one session's delivery, by number of the attempt.
 type delivery struct {
 	claims  map[int]facts.Claim
 	results map[int]*facts.Result
 	resends map[int]bool
 }
 
-// back processes a page of facts, and reports whether as many deliveries are found as are wanted. One fact
-// that cannot be read hides no other session; for its own it has the meaning that is defined
-// (ErrUnreadable).
+// back processes a page of facts, and reports whether the limit is reached. A fact that cannot be read does
+// not hide other sessions; what it means for its own is defined at ErrUnreadable.
 func (w *walk) back(ctx context.Context, msgs []jetstream.Msg) (full bool, err error) {
 	for _, m := range slices.Backward(msgs) {
 		p, ok := facts.ParseSubject(m.Subject())
@@ -131,7 +129,7 @@ func (w *walk) back(ctx context.Context, msgs []jetstream.Msg) (full bool, err e
 		if errors.Is(err, natsconf.ErrUnavailable) {
 			return false, err // its key cannot be read now
 		}
-		if err != nil { // there is nothing to deliver, or it is the newer build's
+		if err != nil { // there is nothing to deliver, or it is of a newer build
 			delete(w.open, p.ID)
 			continue
 		}
@@ -147,7 +145,7 @@ func (w *walk) back(ctx context.Context, msgs []jetstream.Msg) (full bool, err e
 	return false, nil
 }
 
-// addDelivery adds one delivery, and reports whether as many are found as are wanted.
+// addDelivery adds one delivery, and reports whether the limit is reached.
 func (w *walk) addDelivery(ctx context.Context, c sessions.Completion, d facts.Delivery) (full bool,
 	err error) {
 	// completions of several edges are nearly in order
@@ -161,7 +159,7 @@ func (w *walk) addDelivery(ctx context.Context, c sessions.Completion, d facts.D
 	return err == nil && len(w.found) >= w.q.Limit, err
 }
 
-// addIfWanted adds a delivery that the query asks for, with what its receiver answered.
+// addIfWanted adds a delivery that the query selects, with the answers of its receiver.
 func (w *walk) addIfWanted(ctx context.Context, v facts.View) error {
 	if !w.q.wants(v) {
 		return nil
@@ -210,7 +208,7 @@ func (w *walk) keepFact(p facts.Key, m jetstream.Msg) (err error) {
 	}
 }
 
-// takeDelivery returns a completion's delivery, as Read does, and forgets what was kept of it.
+// takeDelivery returns a completion's delivery, as Read does, and forgets the facts that were kept for it.
 func (w *walk) takeDelivery(c sessions.Completion) facts.Delivery {
 	d := w.open[c.ID]
 	if d == nil {

@@ -7,9 +7,10 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// NewTestKeeper makes a keeper of accounts with so many sessions, which looks for new ones at each pass that
-// the lists' clock is a minute after the last such look, lets nothing wait, puts a few outcomes at once into
-// the spans, and rests not at all. Of more than a few facts the lists read the outcomes alone.
+// NewTestKeeper returns a Keeper that keeps accounts with at least from sessions. It looks for large
+// accounts in each pass that comes, by the lists' clock, a minute after the last such pass. It never lets
+// new records wait, puts a few outcomes at a time into the spans, and does not rest. Of more than a few
+// facts, the lists read only the outcomes.
 func NewTestKeeper(l *Lists, from int) *Keeper {
 	k := NewKeeper(l, zerolog.Nop())
 	k.large, k.lag, k.ended, k.every, k.rest = from, 1, 7, time.Millisecond, 0
@@ -23,25 +24,25 @@ func (k *Keeper) Rest(times int) { k.rest = times }
 // AtOnce sets how many outcomes the keeper puts into the spans at once.
 func (k *Keeper) AtOnce(n int) { k.ended = n }
 
-// Rests returns how long the keeper rests that has worked so long, at an instant after its start.
+// Rests returns how long the keeper rests after it has worked for some time, at a time since its start.
 func (k *Keeper) Rests(worked, since time.Duration) time.Duration {
 	k.begun = time.Now().Add(-since)
 	return k.rests(worked)
 }
 
-// Log sets where the keeper logs to.
+// Log sets the keeper's logger.
 func (k *Keeper) Log(l zerolog.Logger) { k.log = l }
 
-// Bound sets what the keeper, and all spans, may take in memory.
-func (k *Keeper) Bound(bytes int) { k.most, k.lists.held.most = bytes, bytes }
+// Bound sets the memory limit of the keeper, and that of all spans.
+func (k *Keeper) Bound(bytes int) { k.maxBytes, k.lists.held.maxBytes = bytes, bytes }
 
-// Goal asks what is stored now, and returns what brings the spans there.
+// Goal reads what is stored now, and returns a function that brings the spans there.
 func (k *Keeper) Goal(ctx context.Context) (func(context.Context) error, error) {
 	g, err := k.goal(ctx)
 	return func(ctx context.Context) error { return k.catchUp(ctx, g) }, err
 }
 
-// Pass is one pass, for a keeper that does not serve.
+// Pass runs one pass, for a keeper that does not serve.
 func (k *Keeper) Pass(ctx context.Context) error { return k.pass(ctx) }
 
 // Rows returns how many sessions of an account are in memory.
@@ -57,7 +58,7 @@ func (st *Lists) Rows(account string) int {
 	return e.span.len()
 }
 
-// PositionBehind reports whether a list that begins so many sequences behind what is kept leaves that alone.
+// PositionBehind reports whether a list that begins so many sequences after a kept span leaves it unchanged.
 func PositionBehind(sequences uint64) (leftAlone bool, err error) {
 	s := newSpan("acc_a", 10)
 	s.kept, s.newer = 1, []row{{sequence: 10}}

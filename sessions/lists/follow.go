@@ -14,8 +14,8 @@ import (
 // maxEnded is how many outcomes are read before they are put into the spans: some megabytes.
 const maxEnded = 1 << 16
 
-// borrow returns the span that is kept of an account; nil where there is none any more, since it was dropped
-// to make room, or has become small. The account is not kept any longer then.
+// borrow returns the kept span of an account. If the span was dropped to make room, or has become small, it
+// returns nil, and the account is no longer kept.
 func (k *Keeper) borrow(ctx context.Context, account string) (_ *span, release func(), err error) {
 	s, release, err := k.lists.held.borrow(ctx, account, true)
 	if err != nil {
@@ -30,8 +30,8 @@ func (k *Keeper) borrow(ctx context.Context, account string) (_ *span, release f
 	return nil, nil, nil
 }
 
-// follow reads the records that came since, once for all accounts: a consumer for each costs the server a
-// look at all of the account's subjects. It forgets those that have aged out.
+// follow reads the new records, once for all accounts: a consumer for each account would make the server
+// look at all of its subjects. It forgets records that have aged out.
 func (k *Keeper) follow(ctx context.Context, g goal) error {
 	from := g.last + 1
 	for account := range k.accounts {
@@ -76,7 +76,7 @@ func (k *Keeper) follow(ctx context.Context, g goal) error {
 	return nil
 }
 
-// share puts records into the spans of the accounts that they are of.
+// share puts records into the spans of their accounts.
 func (k *Keeper) share(ctx context.Context, msgs []jetstream.Msg) error {
 	of := map[string][]jetstream.Msg{}
 	for _, m := range msgs {
@@ -101,7 +101,8 @@ func (k *Keeper) share(ctx context.Context, msgs []jetstream.Msg) error {
 	return nil
 }
 
-// takeNew takes those of an account's records that are newer than the span; a search may have read some.
+// takeNew takes those of an account's records that are newer than the span; a search may have read some of
+// them.
 func (s *span) takeNew(ctx context.Context, st *Lists, msgs []jetstream.Msg) error {
 	for _, m := range msgs {
 		meta, err := m.Metadata()
@@ -119,19 +120,19 @@ func (s *span) takeNew(ctx context.Context, st *Lists, msgs []jetstream.Msg) err
 	return nil
 }
 
-// checkHigh empties a span where the stream was made anew, and ends before what the span knows.
+// checkHigh empties a span if the stream was recreated, and ends before the span does.
 func (k *Keeper) checkHigh(ctx context.Context, s *span, last uint64) error {
 	if last >= s.high {
 		return nil
 	}
 	_, now, err := k.lists.Conn.Bounds(ctx, topology.BucketStream(topology.BucketSessions))
-	if err == nil && now < s.high { // otherwise a search was here meanwhile
+	if err == nil && now < s.high { // otherwise a search has extended the span since
 		*s = *newSpan(s.account, 0)
 	}
 	return err
 }
 
-// accountOf returns whose a record is; empty for what is none.
+// accountOf returns the account of a record; empty if the subject is not a record's.
 func accountOf(subject string) string {
 	key := strings.TrimPrefix(subject, topology.BucketSubject(topology.BucketSessions, ""))
 	words := strings.Split(key, ".")
@@ -141,8 +142,8 @@ func accountOf(subject string) string {
 	return words[0]
 }
 
-// outcomes reads the outcomes that came since, once for all spans. Those of a span that was built a moment
-// ago begin earlier than the others'.
+// outcomes reads the new outcomes, once for all spans. For a span that was built a moment ago, they begin
+// earlier than for the others.
 func (k *Keeper) outcomes(ctx context.Context, g goal) error {
 	open, err := k.open(ctx, g)
 	if err != nil {
@@ -157,7 +158,7 @@ func (k *Keeper) outcomes(ctx context.Context, g goal) error {
 		err = k.lists.completions(ctx, from, g.facts, func(id sessions.ID, data []byte) {
 			var key [20]byte
 			if n, err := idEncoding.Decode(key[:], []byte(id)); err == nil && n == len(key) && open[key] {
-				ended[key] = outcomeIn(id, data) // to decode those of all others would be a third of the work
+				ended[key] = outcomeIn(id, data) // decoding all others would be a third of the work
 			}
 		}, func(at uint64) error {
 			read = at
@@ -173,7 +174,7 @@ func (k *Keeper) outcomes(ctx context.Context, g goal) error {
 		})
 	}
 	if err != nil {
-		_ = k.end(ctx, ended, read, false, g) // the next pass goes on from there
+		_ = k.end(ctx, ended, read, false, g) // the next pass continues from there
 		return err
 	}
 	return k.end(ctx, ended, g.facts, true, g)
@@ -190,7 +191,7 @@ func (k *Keeper) open(ctx context.Context, g goal) (map[[20]byte]bool, error) {
 		case s == nil:
 			continue
 		}
-		for i := s.placeOf(g.last); i < s.len(); i++ {
+		for i := s.indexOf(g.last); i < s.len(); i++ {
 			if r := s.at(i); r.outcome == 0 {
 				open[r.id] = true
 			}
@@ -200,8 +201,8 @@ func (k *Keeper) open(ctx context.Context, g goal) (map[[20]byte]bool, error) {
 	return open, nil
 }
 
-// end puts outcomes into the spans: all that there are up to a sequence of the facts' stream, but for those
-// that were put there before.
+// end puts outcomes into the spans. They are all outcomes up to a sequence of the facts' stream, except
+// those that were put there before.
 func (k *Keeper) end(ctx context.Context, ended map[[20]byte]sessions.Outcome, to uint64, last bool,
 	g goal) error {
 	for account, facts := range k.accounts {
@@ -223,13 +224,13 @@ func (k *Keeper) end(ctx context.Context, ended map[[20]byte]sessions.Outcome, t
 	return nil
 }
 
-// endAll notes how the sessions of a span up to a goal ended. With the last outcomes of a pass the rows that
-// the keeper follows have been looked up.
+// endAll records the outcomes of a span's sessions up to a goal. After the last outcomes of a pass, the rows
+// that the keeper follows have been looked up.
 func endAll(s *span, ended map[[20]byte]sessions.Outcome, last bool, g goal) {
 	if last {
-		s.seen = g.facts // a search that looked further looks again from here: not for all rows
+		s.seen = g.facts // a search may have read further, but not for all rows: it reads again from here
 	}
-	for i := s.placeOf(g.last); i < s.len(); i++ {
+	for i := s.indexOf(g.last); i < s.len(); i++ {
 		r := s.at(i)
 		if r.outcome != 0 {
 			continue

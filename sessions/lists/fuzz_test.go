@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A cursor has one spelling, and leads to a sequence, of which a list takes the account's own records alone:
-// TestCursorStaysInItsAccount. What is none leads nowhere.
+// A cursor has one spelling, and decodes to a sequence. TestCursorStaysInItsAccount checks that a list from
+// there has only the account's own records. Any other text is refused.
 func FuzzCursor(f *testing.F) {
 	for _, n := range []uint64{0, 1, 511, 1 << 40, 1<<64 - 1} {
 		f.Add(encodeCursor(n))

@@ -10,28 +10,28 @@ import (
 )
 
 const (
-	// maxHeld bounds what the spans of all accounts take in memory: about a million sessions.
+	// maxHeld bounds the memory of the spans of all accounts: about a million sessions.
 	maxHeld = 128 << 20
-	// heldFor is how long a span is held after its last use: who looks for sessions looks again soon.
+	// heldFor is how long a span is held after its last use: one search is often followed by another soon.
 	heldFor = 15 * time.Minute
 )
 
-// held are the spans that are in memory, one for each account whose sessions were listed lately. Records are
-// written once, so that a span is never wrong about them; what was stored since is read before it is used.
+// held holds the spans that are in memory, one for each account whose sessions were listed recently. Records
+// are written once, so a span is never wrong about them; records stored since are read before it is used.
 type held struct {
-	mu    sync.Mutex
-	spans map[string]*heldSpan
-	bytes int
-	most  int         // maxHeld, but for tests
-	sweep *time.Timer // nil: nothing is held
+	mu       sync.Mutex
+	spans    map[string]*heldSpan
+	bytes    int
+	maxBytes int         // maxHeld, except in tests
+	sweep    *time.Timer // nil: nothing is held
 
-	ahead    chan string          // accounts for which is to be read ahead
-	expected map[string]time.Time // those that were put there, and when
+	ahead    chan string          // accounts to read ahead
+	expected map[string]time.Time // when each account was queued
 }
 
 type heldSpan struct {
-	busy  chan struct{} // one place: who uses the span
-	hurry chan struct{} // whoever waits for it sends into this; a Keeper that rests meanwhile receives
+	busy  chan struct{} // holds one token while the span is in use
+	hurry chan struct{} // a caller that waits for the span sends to it; a Keeper that rests receives
 	span  *span
 	bytes int
 	used  time.Time
@@ -39,14 +39,14 @@ type heldSpan struct {
 
 func newHeld() *held {
 	return &held{
-		spans: map[string]*heldSpan{}, most: maxHeld,
+		spans: map[string]*heldSpan{}, maxBytes: maxHeld,
 		ahead: make(chan string, maxAhead), expected: map[string]time.Time{},
 	}
 }
 
-// borrow returns an account's span, which is the caller's until it is released. Where another list or a
-// Keeper uses it, the caller waits for what that one reads, or goes without one (nil). The error is
-// natsconf.ErrUnavailable, when ctx ends.
+// borrow returns an account's span, which belongs to the caller until it is released. If another list or a
+// Keeper uses the span, borrow waits for it, or returns nil if wait is not set. The error is
+// natsconf.ErrUnavailable, if ctx ends.
 func (h *held) borrow(ctx context.Context, account string, wait bool) (_ *span, release func(), err error) {
 	h.mu.Lock()
 	e := h.spans[account]
@@ -78,26 +78,27 @@ func (h *held) borrow(ctx context.Context, account string, wait bool) (_ *span, 
 	}
 }
 
-// hurryOf returns what can be received from while somebody waits for an account's span, to whoever has it.
+// hurryOf returns the channel on which the user of an account's span can receive while another caller waits
+// for it.
 func (h *held) hurryOf(account string) <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.spans[account].hurry
 }
 
-// release ends the use of a span, and makes room where too much is held: by dropping spans that nobody uses,
-// the one that was used longest ago first, and then by the oldest rows of this one.
+// release ends the use of a span, and makes room if too much is held. It drops spans that are not in use,
+// the least recently used first, and then the oldest rows of this one.
 func (h *held) release(account string, e *heldSpan) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	e.used = time.Now()
-	if h.spans[account] == e { // otherwise it was dropped while somebody waited for it
+	if h.spans[account] == e { // otherwise it was dropped while a caller waited for it
 		h.weigh(e)
-		for h.bytes > h.most && h.dropOldest(e) {
+		for h.bytes > h.maxBytes && h.dropOldest(e) {
 			continue
 		}
-		if h.bytes > h.most {
-			e.span.cut(max(h.most-(h.bytes-e.bytes), 0))
+		if h.bytes > h.maxBytes {
+			e.span.cut(max(h.maxBytes-(h.bytes-e.bytes), 0))
 			h.weigh(e)
 		}
 		if h.sweep == nil {
@@ -107,11 +108,11 @@ func (h *held) release(account string, e *heldSpan) {
 	<-e.busy
 }
 
-// room returns how many bytes may be held more, of so many.
-func (h *held) room(of int) int {
+// room returns how many bytes are free below a limit.
+func (h *held) room(limit int) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return of - h.bytes
+	return limit - h.bytes
 }
 
 func (h *held) weigh(e *heldSpan) {
@@ -120,11 +121,11 @@ func (h *held) weigh(e *heldSpan) {
 	e.bytes = size
 }
 
-// dropOldest drops the span that was used longest ago, besides one, and reports whether there was one.
-func (h *held) dropOldest(but *heldSpan) bool {
+// dropOldest drops the least recently used span, except for one, and reports whether there was one.
+func (h *held) dropOldest(except *heldSpan) bool {
 	oldest := ""
 	for account, e := range h.spans {
-		if e != but && len(e.busy) == 0 && (oldest == "" || e.used.Before(h.spans[oldest].used)) {
+		if e != except && len(e.busy) == 0 && (oldest == "" || e.used.Before(h.spans[oldest].used)) {
 			oldest = account
 		}
 	}
@@ -140,7 +141,7 @@ func (h *held) drop(account string) {
 	delete(h.spans, account)
 }
 
-// dropIdle drops what was not used for a while.
+// dropIdle drops spans that were not used for heldFor.
 func (h *held) dropIdle() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

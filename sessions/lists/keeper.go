@@ -17,62 +17,64 @@ import (
 )
 
 const (
-	// large is how many sessions of an account are kept in memory before anybody asks: fewer are read within
-	// 150 ms when somebody does.
+	// large is the minimum number of sessions of an account that is kept in memory before its first search:
+	// fewer are read within 150 ms by the search itself.
 	large = 10_000
-	// maxKept bounds what is kept so, together with what searches hold. The rest of maxHeld is left to them,
-	// and to what comes to the accounts that are kept.
+	// maxKept bounds how much memory spans may take in total for the keeper to add to them. The rest of
+	// maxHeld is left to searches, and to new records of the accounts that are kept.
 	maxKept = maxHeld / 4 * 3
-	// rowCost is about what a session takes in memory, to tell beforehand what an account will.
+	// rowCost is about what a session takes in memory, to estimate the size of an account before it is read.
 	rowCost = 100
-	// samples is how many records are looked at to find large accounts, once in seekEvery: one that has a
-	// twentieth of all is found the first time by 96 of 100.
+	// samples is how many records are sampled to find large accounts, once in seekEvery: an account that has
+	// a twentieth of all records is found the first time in 96 of 100 cases.
 	samples   = 64
 	seekEvery = time.Minute
-	// maxLag is how many sequences the spans that are kept are behind at most: a search reads what is
-	// missing, in 50 ms. Where fewer come, they catch up once in catchUpEvery, so that they forget users who
-	// were erased.
+	// maxLag is how many sequences the kept spans may lag behind: a search reads what is missing in 50 ms.
+	// If fewer are stored, the spans still catch up once in catchUpEvery, so that they forget users who were
+	// erased.
 	maxLag       = 4096
 	catchUpEvery = time.Minute
-	// passEvery is between two looks at what has come.
+	// passEvery is the pause between two passes.
 	passEvery = time.Second
-	// restFor is how long the keeper rests, as a multiple of the time that it worked: it takes a twentieth of
+	// restFor is how long the keeper rests, as a multiple of the time that it worked: it uses a twentieth of
 	// a core at most.
 	restFor = 19
-	// startFor bounds for how long it rests only as long as it works, until it has read what was stored when
-	// it began: half a core, so that most searches come later. With a million in the store it took 50 s.
+	// startFor bounds how long the keeper rests only as long as it works, until it has read what was stored
+	// at its start. It then uses half a core, so that it is ready before most searches. With a million
+	// sessions in the store this took 50 s.
 	startFor = 5 * time.Minute
 )
 
-// Keeper keeps the spans of accounts that have many sessions, so that nobody's search is the first: it finds
-// these accounts, reads their records and outcomes, soon after a start and at a low pace later, and then what
-// comes. It reads into the spans that searches use: one that comes meanwhile waits until the keeper, which
-// rests no more then, has read the records that it is at, and goes on from there. Each process has its own.
-// While one cannot keep up, or has no room, searches read what is missing, as they do without it.
+// Keeper keeps the spans of accounts with many sessions in memory, so that no search has to read all of
+// them. It finds these accounts, and reads their records and outcomes, soon after a start and at a low pace
+// later. Then it follows new ones. It reads into the spans that searches use. A search that finds the keeper
+// at work waits while the keeper, which then stops resting, reads its current window of records, and
+// continues from there. Each process has its own Keeper. If it cannot keep up, or has no room, searches read
+// what is missing, as they do without a keeper.
 type Keeper struct {
-	lists *Lists
-	log   zerolog.Logger
-	large int           // for tests, as the others
-	most  int           // maxKept
-	lag   uint64        // maxLag
-	ended int           // maxEnded
-	every time.Duration // passEvery
-	rest  int           // restFor
+	lists    *Lists
+	log      zerolog.Logger
+	large    int           // this field and the next five are for tests
+	maxBytes int           // maxKept
+	lag      uint64        // maxLag
+	ended    int           // maxEnded
+	every    time.Duration // passEvery
+	rest     int           // restFor
 
-	begun    time.Time         // when it began to serve
-	started  bool              // it has read what was stored then
-	accounts map[string]uint64 // that are kept; each outcome up to this sequence is in the account's span
-	small    map[string]uint64 // sequences before which an account cannot be large
+	begun    time.Time         // when Serve began
+	started  bool              // what was stored then has been read
+	accounts map[string]uint64 // that are kept, with the sequence up to which outcomes are in the span
+	small    map[string]uint64 // accounts that cannot be large before a sequence
 	sought   time.Time
-	at       uint64 // sequence of the records' stream that all have come to
+	at       uint64 // sequence of the records' stream that all spans have reached
 	caughtUp time.Time
 	kept     atomic.Pointer[[]string]
 }
 
-// NewKeeper makes the keeper of these lists. What it cannot read is logged; it tries again.
+// NewKeeper returns the keeper of these lists. If it cannot read, it logs that, and tries again.
 func NewKeeper(l *Lists, log zerolog.Logger) *Keeper {
 	return &Keeper{
-		lists: l, log: log, large: large, most: maxKept, lag: maxLag, ended: maxEnded, every: passEvery,
+		lists: l, log: log, large: large, maxBytes: maxKept, lag: maxLag, ended: maxEnded, every: passEvery,
 		rest:     restFor,
 		accounts: map[string]uint64{}, small: map[string]uint64{},
 	}
@@ -81,7 +83,7 @@ func NewKeeper(l *Lists, log zerolog.Logger) *Keeper {
 // String names the actor in the supervisor's log.
 func (k *Keeper) String() string { return "search keeper" }
 
-// Keeps reports whether an account's sessions are in memory, with how they ended.
+// Keeps reports whether an account's sessions are in memory, with their outcomes.
 func (k *Keeper) Keeps(account string) bool {
 	kept := k.kept.Load()
 	return kept != nil && slices.Contains(*kept, account)
@@ -91,11 +93,11 @@ func (k *Keeper) Keeps(account string) bool {
 func (k *Keeper) Serve(ctx context.Context) error {
 	k.begun = time.Now()
 	for {
-		// the next pass goes on; until then searches read by themselves
+		// the next pass continues; until then searches read by themselves
 		err := k.pass(ctx)
 		k.started = k.started || err == nil
 		if err != nil && ctx.Err() == nil {
-			k.log.Warn().Err(err).Msg("what searches look through cannot be kept: they read it themselves")
+			k.log.Warn().Err(err).Msg("large accounts cannot be kept in memory: searches read them")
 		}
 		if err = pause(ctx, k.every, nil); err != nil {
 			return err
@@ -103,7 +105,7 @@ func (k *Keeper) Serve(ctx context.Context) error {
 	}
 }
 
-// pass brings the spans that are kept to what is stored now, and begins those of other large accounts.
+// pass brings the kept spans to what is stored now, and builds those of other large accounts.
 func (k *Keeper) pass(ctx context.Context) error {
 	g, err := k.goal(ctx)
 	if err != nil {
@@ -133,7 +135,8 @@ func (k *Keeper) catchUp(ctx context.Context, g goal) error {
 	return nil
 }
 
-// goal is what a pass comes to. The outcomes are asked for first, so that each has its record before last.
+// goal is up to where a pass reads the streams. The end of the facts' stream is read first, so that each
+// outcome has its record before last.
 type goal struct {
 	now         time.Time // of the lists' clock
 	facts       uint64    // the last sequence of the facts' stream
@@ -150,7 +153,7 @@ func (k *Keeper) goal(ctx context.Context) (g goal, err error) {
 	return g, err
 }
 
-// publish is what Keeps answers from.
+// publish updates what Keeps reports.
 func (k *Keeper) publish() {
 	accounts := make([]string, 0, len(k.accounts))
 	for account := range k.accounts {
@@ -159,7 +162,7 @@ func (k *Keeper) publish() {
 	k.kept.Store(&accounts)
 }
 
-// seek finds large accounts by records here and there, and builds their spans, the largest first.
+// seek finds large accounts by a sample of the records, and builds their spans, the largest first.
 func (k *Keeper) seek(ctx context.Context, g goal) error {
 	for account, until := range k.small {
 		if g.last >= until {
@@ -183,7 +186,7 @@ func (k *Keeper) seek(ctx context.Context, g goal) error {
 	}
 	slices.SortFunc(found, func(a, b string) int { return sizes[b] - sizes[a] })
 	for _, account := range found {
-		if k.lists.held.room(k.most) < min(sizes[account]*rowCost, k.most/2) {
+		if k.lists.held.room(k.maxBytes) < min(sizes[account]*rowCost, k.maxBytes/2) {
 			continue
 		}
 		if err := k.build(ctx, account, sizes[account], g); err != nil {
@@ -193,8 +196,8 @@ func (k *Keeper) seek(ctx context.Context, g goal) error {
 	return nil
 }
 
-// sizes returns how many sessions accounts have that are met by records here and there, without those that
-// are kept or known to be small.
+// sizes returns how many sessions the accounts of a sample of the records have, without those that are kept
+// or known to be small.
 func (k *Keeper) sizes(ctx context.Context, g goal) (map[string]int, error) {
 	sizes := map[string]int{}
 	for i := range uint64(samples) {
@@ -203,9 +206,9 @@ func (k *Keeper) sizes(ctx context.Context, g goal) (map[string]int, error) {
 		if err != nil {
 			return nil, err
 		}
-		_, met := sizes[account]
+		_, seen := sizes[account]
 		_, kept := k.accounts[account]
-		if met || kept || account == "" || k.small[account] > 0 {
+		if seen || kept || account == "" || k.small[account] > 0 {
 			continue
 		}
 		_, n, err := k.lists.Conn.Head(ctx, topology.BucketStream(topology.BucketSessions),
@@ -218,7 +221,7 @@ func (k *Keeper) sizes(ctx context.Context, g goal) (map[string]int, error) {
 	return sizes, nil
 }
 
-// accountAt returns whose the first record is at or after a sequence; empty where there is none.
+// accountAt returns the account of the first record at or after a sequence; empty if there is none.
 func (k *Keeper) accountAt(ctx context.Context, sequence uint64) (string, error) {
 	m, err := k.lists.Conn.Next(ctx, topology.BucketStream(topology.BucketSessions),
 		records.AnyRecordSubject("*"), sequence)
@@ -231,8 +234,8 @@ func (k *Keeper) accountAt(ctx context.Context, sequence uint64) (string, error)
 	return accountOf(m.Subject), nil
 }
 
-// build reads an account's records into the span that searches use, which it has for a window of them at a
-// time.
+// build reads an account's records into the span that searches use. It borrows the span for one window of
+// records at a time.
 func (k *Keeper) build(ctx context.Context, account string, size int, g goal) error {
 	for low := uint64(math.MaxUint64); ; {
 		s, release, err := k.lists.held.borrow(ctx, account, true)
@@ -243,8 +246,8 @@ func (k *Keeper) build(ctx context.Context, account string, size int, g goal) er
 			*s = *newSpan(account, g.last)
 			s.window = windowOf(size, g)
 		}
-		// where it was cut meanwhile, or dropped, there is no room for more
-		if s.low <= g.first || s.low > low || k.lists.held.room(k.most) <= 0 {
+		// if it was cut or dropped since, there is no room for more
+		if s.low <= g.first || s.low > low || k.lists.held.room(k.maxBytes) <= 0 {
 			err = k.keep(ctx, s)
 			release()
 			return err
@@ -262,14 +265,14 @@ func (k *Keeper) build(ctx context.Context, account string, size int, g goal) er
 	}
 }
 
-// windowOf returns how many sequences hold about as many records as are read at once, of an account that has
-// so many.
+// windowOf returns how many sequences hold about as many records of an account of this size as are read at
+// once.
 func windowOf(size int, g goal) uint64 {
 	window := (g.last - g.first + 1) * (maxRecords / 4 * 3) / uint64(size) //nolint:gosec // positive
 	return max(firstWindow, min(window, maxWindow))
 }
 
-// keep has the account of a span kept from now on.
+// keep adds the account of a span to those that are kept.
 func (k *Keeper) keep(ctx context.Context, s *span) error {
 	if s.len() == 0 {
 		return nil
@@ -278,9 +281,9 @@ func (k *Keeper) keep(ctx context.Context, s *span) error {
 	if err != nil {
 		return err
 	}
-	s.kept, s.older = s.low, slices.Clone(s.older) // what append took ahead is given back
+	s.kept, s.older = s.low, slices.Clone(s.older) // without the spare capacity
 	k.accounts[s.account] = facts - min(facts, 1)
-	k.caughtUp = time.Time{} // its outcomes are read in this pass
+	k.caughtUp = time.Time{} // this pass reads its outcomes
 	return nil
 }
 
@@ -289,7 +292,7 @@ func (k *Keeper) pace(ctx context.Context, begun time.Time) error {
 	return pause(ctx, k.rests(time.Since(begun)), nil)
 }
 
-// rests returns how long the keeper rests that has worked so long.
+// rests returns how long the keeper rests after working for some time.
 func (k *Keeper) rests(worked time.Duration) time.Duration {
 	rest := k.rest
 	if !k.started && time.Since(k.begun) < startFor {
@@ -298,7 +301,7 @@ func (k *Keeper) rests(worked time.Duration) time.Duration {
 	return time.Duration(rest) * worked
 }
 
-// pause waits, unless something can be received.
+// pause waits for a time, or until it can receive from hurry.
 func pause(ctx context.Context, d time.Duration, hurry <-chan struct{}) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -34,7 +34,7 @@ var (
 	declined = sessions.Outcome{State: sessions.Failed, Reason: sessions.Declined, Network: "default"}
 )
 
-// rig is a store, and two processes that use it: one keeps what searches look through, the other writes.
+// rig is a store, and two processes that use it: one searches and runs the keeper, the other writes.
 type rig struct {
 	conn          *natsconf.Conn
 	offset        *atomic.Int64 // of the clock
@@ -43,7 +43,7 @@ type rig struct {
 	keeper        *lists.Keeper
 }
 
-// keep makes a rig whose keeper holds accounts of so many sessions.
+// keep returns a rig whose keeper keeps accounts with at least from sessions.
 func keep(t *testing.T, from int) rig {
 	t.Helper()
 	r := rig{conn: natstest.Start(t), offset: &atomic.Int64{}}
@@ -93,7 +93,7 @@ func (r rig) erase(t *testing.T, user string) {
 	}
 }
 
-// fill starts sessions of users user_0 and on, and completes all but each tenth.
+// fill starts sessions of users user_0, user_1 and so on, and completes all but every tenth.
 func (r rig) fill(t *testing.T, account string, n int) (all []sessions.Session) {
 	t.Helper()
 	all = make([]sessions.Session, n)
@@ -111,7 +111,7 @@ func (r rig) fill(t *testing.T, account string, n int) (all []sessions.Session) 
 	return all
 }
 
-// find returns the ids of all that a search finds, sorted.
+// find returns the sorted ids of all sessions that a search finds.
 func (r rig) find(t *testing.T, q lists.Query) (found []sessions.ID) {
 	t.Helper()
 	q.Account, q.Limit = account, 100
@@ -130,7 +130,7 @@ func (r rig) find(t *testing.T, q lists.Query) (found []sessions.ID) {
 	}
 }
 
-// messages returns how many messages a search took.
+// messages returns how many messages a search receives.
 func (r rig) messages(t *testing.T, q lists.Query) int {
 	t.Helper()
 	q.Account, q.Limit = account, 5
@@ -146,7 +146,8 @@ func (r rig) awaitKept(t *testing.T) {
 	natstest.Await(t, "the account is kept", func() bool { return r.keeper.Keeps(account) })
 }
 
-// nextPass makes the keeper look at everything, large accounts too, and waits until it has.
+// nextPass makes the keeper do all its work, which includes the search for large accounts, until is reports
+// true.
 func (r rig) nextPass(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	natstest.Await(t, what, func() bool {
@@ -155,8 +156,8 @@ func (r rig) nextPass(t *testing.T, what string, is func() bool) {
 	})
 }
 
-// The first search of an account with many sessions reads no records, and no outcomes. Of an account with
-// few nothing is kept.
+// The first search of an account with many sessions reads no records and no outcomes. A small account is not
+// kept.
 func TestKeeperReadsBeforeTheFirstSearch(t *testing.T) {
 	t.Parallel()
 	r := keep(t, 300)
@@ -164,7 +165,7 @@ func TestKeeperReadsBeforeTheFirstSearch(t *testing.T) {
 	r.fill(t, "acc_small", 100)
 	stop := natstest.Serve(t, r.keeper)
 	r.awaitKept(t)
-	stop() // it reads by the same connection
+	stop() // it uses the same connection
 	for name, q := range map[string]lists.Query{
 		"text":    {Text: "nobody"},
 		"reason":  {Reasons: []sessions.Reason{sessions.Unconfirmed}},
@@ -183,8 +184,8 @@ func TestKeeperReadsBeforeTheFirstSearch(t *testing.T) {
 	}
 }
 
-// What is kept is no answer: what another process has stored a moment ago is found, and whose user was erased
-// is not, nor does the keeper remember him.
+// Memory alone answers no search: a session that another process stored a moment ago is found, a session
+// whose user was erased is not, and the keeper forgets that user.
 func TestKeptIsNeverOlderThanTheStore(t *testing.T) {
 	t.Parallel()
 	r := keep(t, 50)
@@ -204,7 +205,7 @@ func TestKeptIsNeverOlderThanTheStore(t *testing.T) {
 	if got := r.find(t, refused); !slices.Equal(got, []sessions.ID{late.ID}) {
 		t.Errorf("declined a moment ago: %v", got)
 	}
-	r.offset.Add(int64(sessions.Lifetime + time.Minute)) // until then it is open to whoever erases
+	r.offset.Add(int64(sessions.Lifetime + time.Minute)) // until then an erasure treats it as open
 	r.erase(t, "gone")
 	for name, q := range map[string]lists.Query{
 		"text": {Text: "gone"}, "user": {PlatformUserID: "gone"}, "id": {ID: gone.ID},
@@ -219,8 +220,8 @@ func TestKeptIsNeverOlderThanTheStore(t *testing.T) {
 	})
 }
 
-// While sessions start and end, while searches read ahead of the keeper, and where some expire, each search
-// by an outcome finds those that ended so, all of them, once.
+// While sessions start and end, while searches read ahead of the keeper, and after some sessions have
+// expired, each search by outcome finds all sessions with that outcome, each once.
 func TestKeptOutcomesAreThoseOfTheStore(t *testing.T) {
 	t.Parallel()
 	r := keep(t, 20)
@@ -287,8 +288,8 @@ func TestKeptOutcomesAreThoseOfTheStore(t *testing.T) {
 	check("in a process that has begun since")
 }
 
-// An outcome that comes after the keeper has seen that there is none is found, and so is one that a search
-// had no reason to read when it looked further than the keeper. What has been read is not read again.
+// An outcome is found even if it is stored after the keeper has looked for it. So is an outcome that a
+// search did not have to read when it read further than the keeper. What has been read is not read again.
 func TestOutcomesThatComeLaterAreFound(t *testing.T) {
 	t.Parallel()
 	r := keep(t, 20)
@@ -303,7 +304,7 @@ func TestOutcomesThatComeLaterAreFound(t *testing.T) {
 	open, late := r.start(t, account, "open"), r.start(t, account, "late")
 	do(r.keeper.Pass)
 	r.complete(t, late, verified)
-	r.start(t, account, "another") // for the pass to have a reason
+	r.start(t, account, "another") // so that the pass has something to read
 	do(r.keeper.Pass)
 	found := func(user string, s sessions.Session) {
 		t.Helper()
@@ -338,8 +339,8 @@ func TestOutcomesThatComeLaterAreFound(t *testing.T) {
 	}
 }
 
-// Sessions that were cut from what is kept, and read again by a search that did not ask how they ended, have
-// ended as they have.
+// Sessions that were removed from memory, and read again by a search that did not need their outcomes, are
+// still found by their outcomes.
 func TestWhatIsReadAgainIsNotTakenForLookedUp(t *testing.T) {
 	t.Parallel()
 	r := keep(t, 20)
@@ -365,7 +366,8 @@ func TestWhatIsReadAgainIsNotTakenForLookedUp(t *testing.T) {
 	}
 }
 
-// A keeper without room keeps nothing, or a part of what it should, and each search finds what it must.
+// A keeper without room keeps nothing, or a part of what it should, and each search still finds what it
+// must.
 func TestSearchesAreRightWithoutRoom(t *testing.T) {
 	t.Parallel()
 	for name, bound := range map[string]int{"for nothing": 1, "for a part": 30_000} {
@@ -398,7 +400,7 @@ func TestSearchesAreRightWithoutRoom(t *testing.T) {
 	}
 }
 
-// Sessions that have aged out are forgotten, and an account that has few left is kept no longer.
+// Sessions that have aged out are forgotten, and an account with few sessions left is no longer kept.
 func TestKeeperForgetsWhatHasAgedOut(t *testing.T) {
 	t.Parallel()
 	r := keep(t, 200)
@@ -430,8 +432,9 @@ func TestKeeperForgetsWhatHasAgedOut(t *testing.T) {
 	}
 }
 
-// A search after very many sessions came at once, before the keeper has read them, leaves what is kept.
-func TestSearchFarBehindLeavesWhatIsKept(t *testing.T) {
+// If very many sessions were stored at once, a search before the keeper has read them leaves the kept span
+// unchanged.
+func TestSearchFarAfterAKeptSpanLeavesIt(t *testing.T) {
 	t.Parallel()
 	if left, err := lists.PositionBehind(1 << 20); !left || err != nil {
 		t.Errorf("left alone: %t, %v", left, err)

@@ -18,7 +18,7 @@ import (
 	"verifyd/sessions/lists"
 )
 
-// many starts sessions that nobody ends.
+// many starts sessions that are never completed.
 func (r rig) many(t *testing.T, n int) {
 	t.Helper()
 	var starting sync.WaitGroup
@@ -32,9 +32,9 @@ func (r rig) many(t *testing.T, n int) {
 	starting.Wait()
 }
 
-// A search that comes while the keeper reads the account, and rests between two pages, ends that rest, and
+// A search that starts while the keeper reads the account, and rests between two pages, ends that rest, and
 // reads nothing that the keeper has read.
-func TestSearchGoesOnWhereTheKeeperIs(t *testing.T) {
+func TestSearchContinuesFromTheKeeper(t *testing.T) {
 	t.Parallel()
 	const all = 3000 // three pages
 	r := keep(t, 1000)
@@ -61,8 +61,8 @@ func TestSearchGoesOnWhereTheKeeperIs(t *testing.T) {
 	}
 }
 
-// What a search has read is not read again by the keeper.
-func TestKeeperGoesOnWhereASearchEnded(t *testing.T) {
+// The keeper does not read again what a search has read.
+func TestKeeperContinuesFromASearch(t *testing.T) {
 	t.Parallel()
 	r := keep(t, 300)
 	r.many(t, 600)
@@ -76,7 +76,7 @@ func TestKeeperGoesOnWhereASearchEnded(t *testing.T) {
 	}
 }
 
-// What is stored of a delivery is not taken for how its session ended, which would then be read from the
+// The facts of a delivery are not taken for the outcome of its session, which would then be read from the
 // session itself, however the outcomes are read.
 func TestDeliveriesAreNoOutcomes(t *testing.T) {
 	t.Parallel()
@@ -120,7 +120,7 @@ func TestDeliveriesAreNoOutcomes(t *testing.T) {
 	}
 }
 
-// Where reading an account fails, the next pass reads it, and not that of a minute later.
+// If reading an account fails, the next pass reads it, and not a pass a minute later.
 func TestKeeperTriesAgain(t *testing.T) {
 	t.Parallel()
 	r := keep(t, 1000)
@@ -142,8 +142,8 @@ func TestKeeperTriesAgain(t *testing.T) {
 	}
 }
 
-// Where reading outcomes fails on the way, the next pass goes on from there.
-func TestKeeperGoesOnWhereItFailed(t *testing.T) {
+// If reading outcomes fails on the way, the next pass continues from there.
+func TestKeeperContinuesAfterAFailure(t *testing.T) {
 	t.Parallel()
 	const all = 1500 // two pages of outcomes
 	r := keep(t, 1000)
@@ -199,7 +199,7 @@ func TestKeeperGoesOnWhereItFailed(t *testing.T) {
 	}
 }
 
-// Until it has read what was stored at its start, but not for long, the keeper takes half a core at most, and
+// The keeper uses half a core at most until it has read what was stored at its start, but not for long, and
 // then a twentieth.
 func TestKeeperIsQuickAtItsStart(t *testing.T) {
 	t.Parallel()
@@ -222,7 +222,7 @@ func TestKeeperIsQuickAtItsStart(t *testing.T) {
 	}
 }
 
-// log is what a keeper logs.
+// log collects what a keeper logs.
 type log struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -240,7 +240,7 @@ func (l *log) has(text string) bool {
 	return strings.Contains(l.text.String(), text)
 }
 
-// What the keeper cannot read is logged, but not that it is stopped.
+// A failure of the keeper to read is logged, but not that it is stopped.
 func TestKeeperLogsWhatItCannotRead(t *testing.T) {
 	t.Parallel()
 	r := keep(t, 20)

@@ -1,11 +1,11 @@
-// Package lists finds sessions and deliveries in what is stored, and counts them: an account's sessions, the
-// newest deliveries, the backlog, the verdicts, and the timeline of one session.
+// Package lists finds and counts what is stored of sessions: an account's sessions, the newest deliveries,
+// the backlog, the verdicts, and the timeline of one session.
 //
-// All of it is read, and nothing is stored beside the records and facts. What a list has read of an
-// account's records stays in memory for a while (span, held), so that the next one does not read it
-// again. Of accounts with many sessions a Keeper reads it before anybody asks, and goes on with what
-// comes. It says where to look, never what is there: each session on a page was read from the leaders for
-// that page, and what a span lacks is read before a list uses it.
+// It reads, and stores nothing in addition to the records and facts. The records of an account that a list
+// has read stay in memory for a while (span, held), so that the next list does not read them again. For
+// accounts with many sessions, a Keeper reads them before the first search, and then follows new records.
+// The memory only says where to look: each session on a page is read from the leaders for that page, and a
+// list reads what a span lacks before it uses the span.
 package lists
 
 import (
@@ -30,24 +30,24 @@ var ErrBadCursor = errors.New("not a cursor of this list")
 // Page is a part of a list, newest session first.
 type Page struct {
 	Sessions []facts.View
-	Next     string    // the cursor of what follows; empty where there is no more
-	Back     time.Time // the creation instant of the oldest session looked at; zero where none was
+	Next     string    // the cursor of the next page; empty if there is none
+	Back     time.Time // the creation instant of the oldest session examined; zero if none was
 }
 
-// Lists looks for sessions, and counts them, in what is stored.
+// Lists finds and counts sessions in the store.
 type Lists struct {
 	*records.Reader
 
 	held *held
-	few  uint64 // fewFacts, but for tests
+	few  uint64 // fewFacts, except in tests
 }
 
-// New makes lists of what a reader reads.
+// New returns the lists of a reader.
 func New(r *records.Reader) *Lists { return &Lists{r, newHeld(), fewFacts} }
 
-// List returns an account's sessions, newest first, at most q.Limit. It looks back through the account's
-// records; when ctx ends on the way, what was found until then is the answer, with the cursor from which to
-// go on. A session that is created meanwhile is on no later page. Its errors are ErrBadCursor and
+// List returns an account's sessions, newest first, at most q.Limit. It walks back through the account's
+// records. If ctx ends on the way, it returns what it has found so far, with the cursor to continue from. A
+// session that is created after a page was returned is on no later page. Its errors are ErrBadCursor and
 // natsconf.ErrUnavailable.
 func (st *Lists) List(ctx context.Context, q Query) (Page, error) {
 	if q.ID != "" && q.Cursor == "" {
@@ -74,16 +74,16 @@ func (st *Lists) List(ctx context.Context, q Query) (Page, error) {
 	if err != nil && (ctx.Err() == nil || l.page.Back.IsZero()) {
 		return Page{}, fmt.Errorf("list sessions: %w", err)
 	}
-	if l.next >= first && l.next > 0 { // or the time is up
+	if l.next >= first && l.next > 0 { // the page is full, or the time is up
 		l.page.Next = encodeCursor(l.next)
 	}
 	return l.page, nil
 }
 
-// one looks up the session that the query names.
+// one looks up the session of the query's ID.
 func (st *Lists) one(ctx context.Context, q Query) (Page, error) {
 	v, err := st.ReadOf(ctx, q.Account, q.ID)
-	q.Text = "" // it is the same text, read otherwise
+	q.Text = "" // it is the same input as the ID
 	switch {
 	case isNoView(err), err == nil && !q.wants(v):
 		return Page{}, nil
@@ -93,14 +93,14 @@ func (st *Lists) one(ctx context.Context, q Query) (Page, error) {
 	return Page{Sessions: []facts.View{v}, Back: v.CreatedAt}, nil
 }
 
-// isNoView reports whether a session is on no list: its user was erased, it has aged out, or what stands in
-// its place is a newer build's or damaged. One such session hides no other.
+// isNoView reports whether a session is on no list: its user was erased, it has aged out, or what is stored
+// in its place is damaged or of a newer build. One such session does not hide others.
 func isNoView(err error) bool {
 	return errors.Is(err, sessions.ErrNotFound) || errors.Is(err, natsconf.ErrNewer) ||
 		errors.Is(err, facts.ErrUnreadable)
 }
 
-// listBounds returns the sequences between which the records are.
+// listBounds returns the first and the last sequence of the records to list.
 func (st *Lists) listBounds(ctx context.Context, q Query) (first, last uint64, err error) {
 	stream := topology.BucketStream(topology.BucketSessions)
 	if first, last, err = st.Conn.Bounds(ctx, stream); err != nil {
@@ -131,12 +131,12 @@ func (st *Lists) listBounds(ctx context.Context, q Query) (first, last uint64, e
 	return first, last, nil
 }
 
-// cursorVersion opens every cursor.
+// cursorVersion is the first byte of every cursor.
 const cursorVersion = 1
 
 var cursorEncoding = base32.HexEncoding.WithPadding(base32.NoPadding)
 
-// encodeCursor hides that a cursor is a sequence, so that nobody relies on it.
+// encodeCursor hides that a cursor is a sequence, so that no client relies on it.
 func encodeCursor(sequence uint64) string {
 	return strings.ToLower(cursorEncoding.EncodeToString(binary.BigEndian.AppendUint64([]byte{cursorVersion},
 		sequence)))

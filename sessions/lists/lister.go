@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// firstRows is how many rows are looked at together at first, and then four times as many: so the
-	// outcomes of many are read at once, and those of a few first.
+	// firstRows is how many rows are examined together at first; each further step takes four times as many.
+	// So a list that examines many rows reads their outcomes together, and one that examines few reads few.
 	firstRows = 64
 	maxRows   = 1 << 15
 )
@@ -17,13 +17,13 @@ type lister struct {
 	st    *Lists
 	q     Query
 	span  *span
-	first uint64 // the oldest sequence that is looked at
+	first uint64 // the oldest sequence to examine
 	page  Page
-	next  uint64 // the sequence to go on from, backwards
+	next  uint64 // the sequence to continue from, backwards
 }
 
-// position makes the span reach the sequence that the list begins at; of a list that begins before what is
-// held it makes another one, since what is between them would be read for nothing.
+// position makes the span reach the sequence at which the list begins. A list that begins before the held
+// span, or far after a kept one, gets a span of its own: the records between them would be read for nothing.
 func (l *lister) position(ctx context.Context, held *span) error {
 	switch {
 	case held == nil || l.next+1 < held.low && held.len() > 0, held.kept > 0 && l.next > held.high+maxGap:
@@ -39,32 +39,32 @@ func (l *lister) position(ctx context.Context, held *span) error {
 	return held.up(ctx, l.st, l.next)
 }
 
-// walk looks for sessions until as many as wanted are found, or all were looked at.
+// walk examines sessions until enough are found, or all were examined.
 func (l *lister) walk(ctx context.Context) error {
-	looked, some := 0, firstRows
-	for at := l.span.placeOf(l.next); l.next >= l.first && l.next > 0; {
+	looked, step := 0, firstRows
+	for at := l.span.indexOf(l.next); l.next >= l.first && l.next > 0; {
 		if at == l.span.len() {
 			l.next = min(l.next, l.span.low-1)
 			if l.next < l.first {
 				return nil
 			}
-			most := min(max(4*looked, minRecords), maxRecords)
-			if err := l.span.down(ctx, l.st, l.first, most); err != nil {
+			limit := min(max(4*looked, minRecords), maxRecords)
+			if err := l.span.down(ctx, l.st, l.first, limit); err != nil {
 				return err
 			}
 			continue
 		}
-		end := min(at+some, l.span.len())
+		end := min(at+step, l.span.len())
 		full, err := l.take(ctx, at, end)
 		if full || err != nil {
 			return err
 		}
-		looked, at, some = looked+end-at, end, min(4*some, maxRows)
+		looked, at, step = looked+end-at, end, min(4*step, maxRows)
 	}
 	return nil
 }
 
-// take looks at the rows between two places, and reports whether the page is full.
+// take examines a range of rows, and reports whether the page is full.
 func (l *lister) take(ctx context.Context, from, to int) (full bool, err error) {
 	var found []*row
 	for i := from; i < to; i++ {
@@ -95,7 +95,7 @@ func (l *lister) take(ctx context.Context, from, to int) (full bool, err error) 
 	return false, nil
 }
 
-// passed notes that a row, and all that are newer, were looked at.
+// passed records that a row, and all newer ones, were examined.
 func (l *lister) passed(r *row) {
 	if r.sequence >= l.first {
 		l.page.Back = r.createdAt()
@@ -103,7 +103,7 @@ func (l *lister) passed(r *row) {
 	l.next = r.sequence - 1
 }
 
-// view reads a session and puts it on the page, if it is wanted as it stands now.
+// view reads a session, and puts it on the page if the query selects its current state.
 func (l *lister) view(ctx context.Context, r *row) (full bool, err error) {
 	v, err := l.st.ReadOf(ctx, l.q.Account, r.session())
 	switch {

@@ -19,18 +19,19 @@ import (
 )
 
 const (
-	// factsPerLook is how many sequences of the facts' stream are read by one consumer in the time of one
-	// look-up: of the four facts of a session the consumer delivers one.
+	// factsPerLook is how many sequences of the facts' stream a consumer reads in the time of one look-up:
+	// of the four facts of a session it delivers one.
 	factsPerLook = 32
-	// fewFacts is how many sequences of the facts' stream are read with all facts: the server looks twice at
-	// each subject that a pattern matches when a reading begins, which takes it 0.6 s with a million.
+	// fewFacts is the number of sequences of the facts' stream below which all facts are read, and not only
+	// the outcomes. When a filtered read begins, the server looks twice at each subject that matches the
+	// filter, which takes it 0.6 s with a million.
 	fewFacts = 1 << 14
-	// looksAtOnce is how many look-ups one list has under way.
+	// looksAtOnce is how many look-ups one list has in flight.
 	looksAtOnce = 16
 )
 
-// known returns how a session ended as far as its row says: without a state where the session itself must be
-// asked. ok is false where nothing was read.
+// known returns the outcome of a session, as far as its row has it. The outcome has no state if the session
+// itself must be read. ok is false if nothing was read.
 func (s *span) known(r *row, now time.Time) (o sessions.Outcome, ok bool) {
 	switch {
 	case r.outcome != 0:
@@ -44,12 +45,12 @@ func (s *span) known(r *row, now time.Time) (o sessions.Outcome, ok bool) {
 	}
 }
 
-// end notes how a session ended.
+// end records the outcome of a session.
 func (s *span) end(r *row, o sessions.Outcome) {
 	i := slices.Index(s.outcomes[1:], o) + 1
 	switch {
 	case i > 0:
-	case len(s.outcomes) > math.MaxUint16: // there are a few of each network
+	case len(s.outcomes) > math.MaxUint16: // there are only a few for each network
 		i = 1
 	default:
 		i = len(s.outcomes)
@@ -58,8 +59,7 @@ func (s *span) end(r *row, o sessions.Outcome) {
 	r.outcome, r.looked = uint16(i), true
 }
 
-// look reads how the sessions of rows ended, where that is not known for good. What was read stays known
-// after an error.
+// look reads the outcomes of rows that are not final yet. Outcomes that were read before an error are kept.
 func (s *span) look(ctx context.Context, st *Lists, rows []*row) error {
 	now := st.Now()
 	_, last, err := st.Conn.Bounds(ctx, topology.StreamCompletions)
@@ -92,15 +92,15 @@ func (s *span) look(ctx context.Context, st *Lists, rows []*row) error {
 	return nil
 }
 
-// expire notes the end of a session whose outcome was looked for since an instant, and is not there, if its
-// time was over then.
+// expire records that a session has expired, if its time was over at an instant, and a look-up since then
+// has found no outcome.
 func (s *span) expire(r *row, now time.Time) {
 	if r.outcome == 0 && now.After(r.createdAt().Add(sessions.Lifetime+records.ClockSkew)) {
 		s.end(r, sessions.Outcome{State: sessions.Expired, Reason: sessions.ExpiredReason})
 	}
 }
 
-// catchUp reads the outcomes that were stored since the last look, of all sessions that were open then.
+// catchUp reads the outcomes that were stored since the last look-up, of all sessions that were open then.
 func (s *span) catchUp(ctx context.Context, st *Lists, last uint64) error {
 	var open []*row
 	for i := range s.len() {
@@ -108,14 +108,15 @@ func (s *span) catchUp(ctx context.Context, st *Lists, last uint64) error {
 			open = append(open, r)
 		}
 	}
-	if err := s.endings(ctx, st, open, s.seen+1, last); err != nil {
+	if err := s.readOutcomes(ctx, st, open, s.seen+1, last); err != nil {
 		return err
 	}
 	s.seen = last
 	return nil
 }
 
-// lookFresh reads the outcomes of rows: one by one, or all that were stored since, whichever is less to read.
+// lookFresh reads the outcomes of rows: one by one, or all outcomes since the oldest row, whichever reads
+// less.
 func (s *span) lookFresh(ctx context.Context, st *Lists, rows []*row, last uint64) error {
 	if len(rows) == 0 {
 		return nil
@@ -130,7 +131,7 @@ func (s *span) lookFresh(ctx context.Context, st *Lists, rows []*row, last uint6
 		return err
 	}
 	if last < from || last-from <= uint64(len(rows))*factsPerLook {
-		err = s.endings(ctx, st, rows, from, last)
+		err = s.readOutcomes(ctx, st, rows, from, last)
 	} else {
 		err = s.lookUp(ctx, st, rows)
 	}
@@ -144,14 +145,14 @@ func (s *span) lookFresh(ctx context.Context, st *Lists, rows []*row, last uint6
 }
 
 // beforeEnd returns a sequence of the facts' stream before which there is no outcome of a session, nor of
-// those that were started after it. A record that was brought from another store, as its outcome was, was
-// stored later than the session was started.
+// any session that was started after it. If the session was copied from another store, its record and its
+// outcome were stored later than it was started.
 func (s *span) beforeEnd(ctx context.Context, st *Lists, r *row) (uint64, error) {
 	at := r.createdAt()
 	m, err := st.Conn.Next(ctx, topology.BucketStream(topology.BucketSessions),
 		records.RecordSubject(s.account, "*"), r.sequence)
 	switch {
-	case errors.Is(err, natsconf.ErrNotFound): // it has aged out meanwhile
+	case errors.Is(err, natsconf.ErrNotFound): // it has aged out
 	case err != nil:
 		return 0, err
 	case m.Time.Before(at):
@@ -160,8 +161,8 @@ func (s *span) beforeEnd(ctx context.Context, st *Lists, r *row) (uint64, error)
 	return st.Conn.SequenceAt(ctx, topology.StreamCompletions, at.Add(-records.ClockSkew))
 }
 
-// endings reads the outcomes that stand between two sequences, of the sessions of some rows.
-func (s *span) endings(ctx context.Context, st *Lists, rows []*row, from, to uint64) error {
+// readOutcomes reads the outcomes between two sequences, of the sessions of some rows.
+func (s *span) readOutcomes(ctx context.Context, st *Lists, rows []*row, from, to uint64) error {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -176,7 +177,7 @@ func (s *span) endings(ctx context.Context, st *Lists, rows []*row, from, to uin
 	}, func(uint64) error { return nil })
 }
 
-// completions reads the completions between two sequences, oldest first. Behind each page of them it calls
+// completions reads the completions between two sequences, oldest first. After each page of them it calls
 // paged with the sequence up to which all were read.
 func (st *Lists) completions(ctx context.Context, from, to uint64, do func(id sessions.ID, data []byte),
 	paged func(at uint64) error) error {
@@ -204,9 +205,9 @@ func (st *Lists) completions(ctx context.Context, from, to uint64, do func(id se
 
 // lookUp reads the outcomes of rows one by one.
 func (s *span) lookUp(ctx context.Context, st *Lists, rows []*row) error {
-	for some := range slices.Chunk(rows, looksAtOnce) {
+	for chunk := range slices.Chunk(rows, looksAtOnce) {
 		var waits []func() (sessions.Outcome, error)
-		for _, r := range some {
+		for _, r := range chunk {
 			id := r.session()
 			waits = append(waits, records.Begin(func() (sessions.Outcome, error) {
 				m, err := st.Conn.Last(ctx, topology.StreamCompletions, records.CompletionSubject(id))
@@ -220,7 +221,7 @@ func (s *span) lookUp(ctx context.Context, st *Lists, rows []*row) error {
 		for i, wait := range waits {
 			switch o, err := wait(); {
 			case err == nil:
-				s.end(some[i], o)
+				s.end(chunk[i], o)
 			case !errors.Is(err, natsconf.ErrNotFound):
 				failed = err
 			}
@@ -232,7 +233,8 @@ func (s *span) lookUp(ctx context.Context, st *Lists, rows []*row) error {
 	return nil
 }
 
-// outcomeIn returns of an outcome what queries ask for; without a state where it cannot be read.
+// outcomeIn returns the part of an outcome by which queries select. It has no state if the outcome cannot be
+// read.
 func outcomeIn(id sessions.ID, data []byte) sessions.Outcome {
 	var c records.CompletionRecord
 	if records.DecodeOf(id, data, &c, &c.Version) != nil {

@@ -19,38 +19,38 @@ import (
 )
 
 const (
-	// firstWindow is how many sequences of the records' stream are read at first. The window grows as more is
-	// looked through, since each reading costs its consumer, and while it holds few of the account's records.
+	// firstWindow is how many sequences of the records' stream are read at first. The window grows as more
+	// are examined, since each read costs a consumer, and while it holds few of the account's records.
 	firstWindow = 512
 	maxWindow   = 1 << 18
-	// minRecords and maxRecords bound how many records are read before the list looks at them: four times as
-	// many as it has looked at. A window that holds more is made smaller.
+	// minRecords and maxRecords bound how many records are read before the list examines them: four times as
+	// many as it has examined. A window that holds more is made smaller.
 	minRecords = 1024
 	maxRecords = 1 << 16
-	// fewRecords is below how many of the account's records a window counts as nearly empty.
+	// fewRecords is the number of the account's records below which a window counts as nearly empty.
 	fewRecords = 64
-	// maxGap is how many sequences a span may have to catch up with before it begins anew: a second's
-	// reading.
+	// maxGap is how many sequences a span may lag behind before it starts over: a second's reading.
 	maxGap = 1 << 17
-	// oneByOne is how many records that came since are read one by one: below that a consumer costs more.
+	// oneByOne is how many new records are read one by one before a consumer is used, which costs more for a
+	// few.
 	oneByOne = 32
 )
 
-// row is what is kept in memory of a session: what queries ask for, and where it stands. It costs 72
-// bytes, the user's name and the reference.
+// row is what is kept in memory of a session: what queries select by, and its position. It takes 72 bytes,
+// the user's name and the reference.
 type row struct {
 	sequence  uint64
 	created   int64  // Unix milliseconds
-	texts     string // of Fold: the user, and behind it the reference
+	texts     string // in the form of Fold: the user, followed by the reference
 	userBytes uint16
-	outcome   uint16 // index of span.outcomes; 0: none is known
-	platform  uint32 // of span.names, as the others
+	outcome   uint16 // index in span.outcomes; 0: none is known
+	platform  uint32 // index in span.names, as group and key
 	group     uint32
 	key       uint32
 	id        [20]byte
-	level     uint8 // index of proof.Levels
+	level     uint8 // index in proof.Levels
 	test      bool
-	looked    bool // there is no outcome at or before span.seen, unless it is known
+	looked    bool // if no outcome is known, there is none at or before span.seen
 }
 
 const rowBytes = 72
@@ -65,7 +65,7 @@ func (r *row) reference() string { return r.texts[r.userBytes:] }
 
 func (r *row) createdAt() time.Time { return time.UnixMilli(r.created).UTC() }
 
-// span is the records of one account between two sequences, both included. It is used by one list at a time.
+// span holds the records of one account between two sequences, both included. It has one user at a time.
 type span struct {
 	account   string
 	low, high uint64
@@ -75,19 +75,20 @@ type span struct {
 
 	names    []name
 	numbers  map[string]uint32
-	outcomes []sessions.Outcome // from 1 on; that without a state is one that only the session itself tells
+	outcomes []sessions.Outcome // from 1 on; for one without a state the session itself must be read
 	seen     uint64             // sequence of the facts' stream (row.looked)
 	texts    int                // bytes of all texts
 
-	kept uint64 // a Keeper follows what begins with this record; 0: none does
-	// pace, unless it is nil, is called behind each page of records that is read, with when that began.
+	kept uint64 // a Keeper follows the rows from this sequence on; 0: none does
+	// pace, unless it is nil, is called after each page of records, with the time at which its reading
+	// began.
 	pace func(ctx context.Context, begun time.Time) error
 }
 
 // name is a text that many rows share.
 type name struct{ text, folded string }
 
-// newSpan returns the empty span behind a sequence.
+// newSpan returns an empty span after a sequence.
 func newSpan(account string, last uint64) *span {
 	return &span{
 		account: account, low: last + 1, high: last, window: firstWindow, names: []name{{}},
@@ -97,10 +98,10 @@ func newSpan(account string, last uint64) *span {
 
 func (s *span) len() int { return len(s.newer) + len(s.older) }
 
-// bytes is about what the span takes in memory.
+// bytes returns about how much memory the span takes.
 func (s *span) bytes() int { return (cap(s.newer)+cap(s.older))*rowBytes + s.texts }
 
-// at returns a row by its place, newest first.
+// at returns the row with an index, newest first.
 func (s *span) at(i int) *row {
 	if i < len(s.newer) {
 		return &s.newer[len(s.newer)-1-i]
@@ -108,8 +109,8 @@ func (s *span) at(i int) *row {
 	return &s.older[i-len(s.newer)]
 }
 
-// placeOf returns the place of the newest row at or before a sequence.
-func (s *span) placeOf(sequence uint64) int {
+// indexOf returns the index of the newest row at or before a sequence.
+func (s *span) indexOf(sequence uint64) int {
 	low, high := 0, s.len()
 	for low < high {
 		if mid := (low + high) / 2; s.at(mid).sequence > sequence {
@@ -130,27 +131,27 @@ func (s *span) traits(r *row) traits {
 	}
 }
 
-// number returns the number of a text among the span's names.
+// number returns the index of a text in the span's names; it adds the text if it is not there.
 func (s *span) number(text string) uint32 {
 	n, ok := s.numbers[text]
 	if !ok {
 		n = uint32(len(s.names)) //nolint:gosec // a span has no 2^32 rows
 		text = strings.Clone(text)
 		s.names, s.numbers[text] = append(s.names, name{text, Fold(text)}), n
-		s.texts += 2*len(text) + 100 // and its place in the map
+		s.texts += 2*len(text) + 100 // and its entry in the map
 	}
 	return n
 }
 
-// down reads the records before the span, one window of them, at most so many.
-func (s *span) down(ctx context.Context, st *Lists, first uint64, most int) error {
+// down reads one window of records before the span, at most limit of them.
+func (s *span) down(ctx context.Context, st *Lists, first uint64, limit int) error {
 	from := first
 	if s.low-first > s.window {
 		from = s.low - s.window
 	}
 	var rows []row
 	err := s.read(ctx, st, from, s.low-1, func(r row) error {
-		if rows = append(rows, r); len(rows) >= most {
+		if rows = append(rows, r); len(rows) >= limit {
 			return natsconf.ErrTooMany
 		}
 		return nil
@@ -160,13 +161,13 @@ func (s *span) down(ctx context.Context, st *Lists, first uint64, most int) erro
 		s.window = firstWindow // which holds fewer than minRecords
 		return nil
 	case err != nil:
-		s.window = max(firstWindow, s.window/8) // so that the next list comes to the end of one in time
+		s.window = max(firstWindow, s.window/8) // so that the next list finishes one in time
 		return err
 	case len(rows) < fewRecords:
 		s.window = min(4*s.window, maxWindow)
 	default:
-		// four times as many records, or nearly as many as there may be
-		nearly := s.window * uint64(most/4*3) / uint64(len(rows)) //nolint:gosec // both are positive
+		// four times as many records, or nearly as many as the limit allows
+		nearly := s.window * uint64(limit/4*3) / uint64(len(rows)) //nolint:gosec // both are positive
 		s.window = max(firstWindow, min(4*s.window, nearly, maxWindow))
 	}
 	slices.Reverse(rows)
@@ -177,7 +178,7 @@ func (s *span) down(ctx context.Context, st *Lists, first uint64, most int) erro
 	return nil
 }
 
-// up reads the records that were stored since, up to a sequence. After an error it holds what was read.
+// up reads the new records, up to a sequence. After an error the span holds what was read.
 func (s *span) up(ctx context.Context, st *Lists, last uint64) error {
 	subject := records.RecordSubject(s.account, "*")
 	stream := topology.BucketStream(topology.BucketSessions)
@@ -205,7 +206,7 @@ func (s *span) up(ctx context.Context, st *Lists, last uint64) error {
 	return nil
 }
 
-// add puts a row that is newer than all others.
+// add appends a row that is newer than all others.
 func (s *span) add(r row) error {
 	s.newer, s.high = append(s.newer, r), r.sequence
 	s.texts += len(r.texts)
@@ -235,15 +236,15 @@ func (s *span) read(ctx context.Context, st *Lists, from, to uint64, do func(row
 		})
 }
 
-// take makes a row of a record. Of one that cannot be read it makes none: a damaged record, or one of a newer
-// build, must not hide all others. Where a user was erased, it forgets what it knows of the session.
+// take calls do with the row of a record. A record that cannot be read has none: a damaged record, or one of
+// a newer build, must not hide all others. If the user was erased, take removes the session's row.
 func (s *span) take(ctx context.Context, st *Lists, subject string, data []byte, sequence uint64,
 	do func(row) error) error {
 	r := row{sequence: sequence}
 	text := subject[strings.LastIndexByte(subject, '.')+1:]
 	n, err := idEncoding.Decode(r.id[:], []byte(text[:min(len(text), 32)]))
 	if err != nil || n != len(r.id) {
-		return nil //nolint:nilerr // it is no session's
+		return nil //nolint:nilerr // it is not a session's record
 	}
 	if len(data) == 0 {
 		s.forget(r.id)
@@ -254,7 +255,7 @@ func (s *span) take(ctx context.Context, st *Lists, subject string, data []byte,
 		return err // its key cannot be read now
 	}
 	if err != nil {
-		return nil //nolint:nilerr // see above; who reads the session gets the error
+		return nil //nolint:nilerr // see above; a read of the session returns the error
 	}
 	r.created, r.test = v.CreatedAt.UnixMilli(), v.Test
 	user := Fold(v.PlatformUserID)
@@ -262,19 +263,19 @@ func (s *span) take(ctx context.Context, st *Lists, subject string, data []byte,
 	r.texts = strings.Clone(user + Fold(v.Reference))
 	r.userBytes = uint16(len(user)) //nolint:gosec // see above
 	r.platform, r.group, r.key = s.number(v.Platform), s.number(v.GuildID), s.number(v.Key)
-	r.level = uint8(max(slices.Index(proof.Levels, v.Level.Or(proof.Link)), 0)) //nolint:gosec // three
+	r.level = uint8(max(slices.Index(proof.Levels, v.Level.Or(proof.Link)), 0)) //nolint:gosec // three levels
 	return do(r)
 }
 
-// forget takes out a session.
+// forget removes a session's row.
 func (s *span) forget(id [20]byte) {
 	this := func(r row) bool { return r.id == id }
 	s.newer, s.older = slices.DeleteFunc(s.newer, this), slices.DeleteFunc(s.older, this)
 }
 
-// cut forgets the oldest rows, so that the span has so many bytes at most.
-func (s *span) cut(most int) {
-	for s.bytes() > most && s.len() > 0 {
+// cut removes the oldest rows, until the span takes limit bytes at most.
+func (s *span) cut(limit int) {
+	for s.bytes() > limit && s.len() > 0 {
 		if keep := s.len() / 2; keep > 0 {
 			s.keep(keep, s.at(keep-1).sequence)
 		} else {
@@ -283,17 +284,17 @@ func (s *span) cut(most int) {
 	}
 }
 
-// trim forgets the rows of records before a sequence, which have aged out, once these are many.
+// trim removes the rows of records before a sequence, which have aged out, once there are many of them.
 func (s *span) trim(first uint64) {
 	if first == 0 {
 		return
 	}
-	if n := s.placeOf(first - 1); s.len()-n > s.len()/8 {
+	if n := s.indexOf(first - 1); s.len()-n > s.len()/8 {
 		s.keep(n, max(s.low, first))
 	}
 }
 
-// keep forgets all but the newest rows. The span begins at a sequence from then on.
+// keep removes all rows but the newest n. After that the span begins at low.
 func (s *span) keep(n int, low uint64) {
 	rows := make([]row, 0, n)
 	for i := range n {
@@ -303,7 +304,7 @@ func (s *span) keep(n int, low uint64) {
 	*s = *newSpan(old.account, old.high)
 	s.low, s.window, s.seen, s.outcomes = low, old.window, old.seen, old.outcomes
 	if old.kept > 0 {
-		s.kept = max(old.kept, low) // what searches read again before it is theirs
+		s.kept = max(old.kept, low) // the keeper does not follow older rows that searches read again
 	}
 	for i := range rows {
 		r := &rows[i]

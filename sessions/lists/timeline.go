@@ -14,13 +14,13 @@ import (
 	"verifyd/sessions/timeline"
 )
 
-// maxEvents bounds the events of one session that are read. An honest session has a handful; a user who
-// presses "Continue" all the time has one for each press.
+// maxEvents bounds how many events of one session are read. An honest session has a handful; a user who
+// keeps pressing "Continue" adds one with each press.
 const maxEvents = 512
 
-// Timeline returns a session and everything that is known of its course, oldest first. An effect never
-// precedes its cause, though its instant, taken by another machine's clock, may be earlier. The errors are
-// Read's.
+// Timeline returns a session and all that is known of what happened to it, oldest first. An effect never
+// precedes its cause, although its instant may be earlier if another machine's clock took it. The errors are
+// those of Read.
 func (st *Lists) Timeline(ctx context.Context, id sessions.ID) (facts.View, []timeline.Entry, error) {
 	v, err := st.Read(ctx, id)
 	if err != nil {
@@ -37,7 +37,7 @@ func (st *Lists) Timeline(ctx context.Context, id sessions.ID) (facts.View, []ti
 	return v, timeline.Entries(v, events, requested), nil
 }
 
-// resends reads who asked for a view's attempts, by number.
+// resends reads who requested a view's attempts, by number.
 func (st *Lists) resends(ctx context.Context, v facts.View) (map[int]*facts.Resend, error) {
 	requested := map[int]*facts.Resend{}
 	for n := 2; n <= len(v.Delivery.Attempts)+1; n++ {
@@ -52,7 +52,7 @@ func (st *Lists) resends(ctx context.Context, v facts.View) (map[int]*facts.Rese
 	return requested, nil
 }
 
-// events reads a session's events from the leader. What a newer build wrote is left out.
+// events reads a session's events from the leader. It leaves out those of a newer build.
 func (st *Lists) events(ctx context.Context, s sessions.Session) ([]timeline.Event, error) {
 	id := s.ID
 	var events []timeline.Event
@@ -77,7 +77,7 @@ func (st *Lists) events(ctx context.Context, s sessions.Session) ([]timeline.Eve
 }
 
 // LastNotSent returns the last try of a session's callback that sent nothing. Its errors are
-// natsconf.ErrNotFound, where no such try is known, and natsconf.ErrUnavailable.
+// natsconf.ErrNotFound, if no such try is known, and natsconf.ErrUnavailable.
 func (st *Lists) LastNotSent(ctx context.Context, s sessions.Session) (timeline.Event, error) {
 	m, err := st.Conn.Last(ctx, topology.StreamEvents, records.EventSubject(string(timeline.EventNotSent),
 		s.ID))

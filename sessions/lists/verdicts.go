@@ -16,10 +16,10 @@ import (
 // second.
 const maxVerdictFacts = 30_000
 
-// Verdicts counts how attempts ended lately.
+// Verdicts counts the verdicts of recent attempts.
 type Verdicts struct {
-	// the start of the count: what was asked for, or later, where there are more facts since then than are
-	// read
+	// the start of the count: the requested instant, or a later one if there are more facts since then than
+	// are read
 	Since time.Time
 	By    map[facts.Verdict]int
 }
@@ -62,7 +62,7 @@ func (st *Lists) Verdicts(ctx context.Context, since time.Time) (Verdicts, error
 			r.Verdict = records.DecodeVerdict(m.Data())
 		}
 		if errors.Is(err, facts.ErrUnreadable) ||
-			r.Verdict == "" { // or a newer build writes it in another shape
+			r.Verdict == "" { // or a newer build writes it in another form
 			r.Verdict = facts.VerdictUnknown
 		}
 		v.By[r.Verdict]++
