@@ -64,7 +64,7 @@ func TestAtLeastOnceSendsAgain(t *testing.T) {
 }
 
 // When the time is over, the last answer is the verdict, even if the last tries could not be sent at all.
-func TestAtLeastOnceComesToAnEnd(t *testing.T) {
+func TestAtLeastOnceEnds(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	config := h.config()
@@ -153,7 +153,7 @@ func TestResendIsOneMoreAttempt(t *testing.T) {
 
 // The consumer is deleted under the fetcher, which fails; its supervisor restarts it, it creates the consumer
 // again, and what the new one redelivers is checked against the facts.
-func TestFetcherComesBackWhenItsConsumerIsDeleted(t *testing.T) {
+func TestFetcherRecoversWhenItsConsumerIsDeleted(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	r := h.receive(t, "127.0.0.1", status(204))
@@ -174,7 +174,7 @@ func TestFetcherComesBackWhenItsConsumerIsDeleted(t *testing.T) {
 }
 
 // A destination dies with a delivery. Its supervisor restarts it, and that delivery and the next are sent.
-func TestKilledDestinationGoesOn(t *testing.T) {
+func TestKilledDestinationContinues(t *testing.T) {
 	h := start(t)
 	r := h.receive(t, "127.0.0.1", status(204))
 	var died atomic.Bool
@@ -202,7 +202,7 @@ func TestKilledDestinationGoesOn(t *testing.T) {
 
 // A delivery is not called undeliverable, which means that nothing was ever sent, if its first attempt had
 // sent something: neither when a claim was released since, nor when the process that gave it up died.
-func TestUndeliverableIsNeverSaidOfWhatWasSent(t *testing.T) {
+func TestWhatWasSentIsNeverUndeliverable(t *testing.T) {
 	t.Parallel()
 	for _, vanished := range []bool{false, true} {
 		h := start(t)
@@ -247,7 +247,7 @@ func TestUndeliverableIsNeverSaidOfWhatWasSent(t *testing.T) {
 
 // A request to send again is not forgotten if a late retry of the delivery before it has replaced the retry
 // that carried it.
-func TestWishOutlivesALateRetry(t *testing.T) {
+func TestResendRequestOutlivesALateRetry(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	r := h.receive(t, "127.0.0.1", failing(nil, 500))
@@ -285,7 +285,7 @@ func TestWishOutlivesALateRetry(t *testing.T) {
 
 // A requested or next try that has outlived its outcome, which has aged out or whose user was erased, is
 // dropped.
-func TestWishWithoutAnOutcomeEnds(t *testing.T) {
+func TestResendRequestWithoutAnOutcomeEnds(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	r := h.receive(t, "127.0.0.1", status(http.StatusOK))

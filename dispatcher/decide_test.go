@@ -97,7 +97,7 @@ func TestDecide(t *testing.T) {
 
 // A probe that ended without a dial, since its delivery was over already, must neither close the breaker nor
 // delay the next probe.
-func TestProbeThatDialledNobodyJudgesNothing(t *testing.T) {
+func TestProbeWithoutADialDecidesNothing(t *testing.T) {
 	b := newBreaker(&shared{
 		c: Config{BreakerOpen: time.Millisecond}.withDefaults(), metrics: newMetrics(nil),
 	})

@@ -382,7 +382,7 @@ func TestNotSentIsRetried(t *testing.T) {
 	}
 }
 
-func TestGivesUpAfterTheRetryDeadlineBehindAClaim(t *testing.T) {
+func TestClaimedDeliveryGivesUpAfterTheRetryDeadline(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	r := h.receive(t, alone(), status(204))
@@ -496,7 +496,7 @@ func TestTwoDispatchersSendEachOnce(t *testing.T) {
 	}
 }
 
-func TestHangingReceiverHurtsNobodyElse(t *testing.T) {
+func TestHangingReceiverDoesNotAffectOthers(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	bad := h.receive(t, "127.0.0.1", func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() })
@@ -523,7 +523,7 @@ func TestHangingReceiverHurtsNobodyElse(t *testing.T) {
 }
 
 // Stopping lets current attempts finish and stores their results; the rest is sent after the next start.
-func TestStopDrainsAndStartGoesOn(t *testing.T) {
+func TestStopDrainsAndStartContinues(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	answer := make(chan struct{})

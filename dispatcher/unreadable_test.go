@@ -160,7 +160,7 @@ func TestUnreadableClaimUnderAtLeastOnce(t *testing.T) {
 
 // After a delivery has ended, an unreadable claim reopens nothing, under either policy. It only blocks the
 // attempt if a person requests exactly that one.
-func TestUnreadableClaimBehindTheEndReopensNothing(t *testing.T) {
+func TestUnreadableClaimAfterTheEndReopensNothing(t *testing.T) {
 	for name, policy := range map[string]sessions.Policy{
 		"once": sessions.PolicyOnce, "at least once": sessions.PolicyAtLeastOnce,
 	} {
@@ -245,7 +245,7 @@ func (h *fixture) acknowledge(t *testing.T) {
 }
 
 // An overwritten hint gives a delivery no more time: it is stored again as one since the completion.
-func TestUnreadableScheduleGivesNoMoreTime(t *testing.T) {
+func TestUnreadableScheduleAddsNoTime(t *testing.T) {
 	h := start(t)
 	r := h.receive(t, alone(), status(204))
 	r.Close()

@@ -89,7 +89,7 @@ func TestConnectionsComeBackAfterTheServerRestarts(t *testing.T) {
 	}
 }
 
-func TestLastSaysWhatIsNotThere(t *testing.T) {
+func TestLastReturnsErrNotFound(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)
 	if _, err := conn.Last(t.Context(), topology.StreamCompletions, "completion.nobody"); !errors.Is(err,
@@ -100,7 +100,7 @@ func TestLastSaysWhatIsNotThere(t *testing.T) {
 
 // Many callers race for few subjects: the batches that carry a conflict fall back to single publishes, each
 // subject has one winner, every loser gets an error, and what was acknowledged is what is stored.
-func TestWriterGivesEachCallerItsOwnResult(t *testing.T) {
+func TestWriterReturnsEachCallerItsOwnResult(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)
 	w := natstest.Writer(t, conn, topology.StreamCompletions)
@@ -200,7 +200,7 @@ func TestPublishEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestFullStoreSaysSo(t *testing.T) {
+func TestFullStoreIsReported(t *testing.T) {
 	t.Parallel()
 	e, err := embedded.Open(embedded.Options{
 		DataDir: t.TempDir(), StoreBytes: 64 << 10, Log: zerolog.Nop(),

@@ -60,7 +60,7 @@ func TestMessagesAreOfferedUntilTaken(t *testing.T) {
 
 // If there is no leader in time the caller gets an error that nothing is stored, also when its time ends
 // first.
-func TestMessagesThatNobodyTakesAreNotStored(t *testing.T) {
+func TestMessagesWithoutALeaderAreNotStored(t *testing.T) {
 	t.Parallel()
 	conn := natstest.ConnectTo(t, natstest.Bare(t, t.TempDir()))
 	w := natstest.Writer(t, conn, "ONE")
@@ -107,7 +107,7 @@ func failures(t *testing.T, conn *natsconf.Conn) (all float64) {
 
 // A write that was sent to a server that has vanished is searched for and sent again while its caller has
 // time. A long time does not make the wait for one answer longer.
-func TestWriteThatNobodyAnswersIsSentAgain(t *testing.T) {
+func TestUnansweredWriteIsSentAgain(t *testing.T) {
 	t.Parallel()
 	conn := natstest.ConnectTo(t, natstest.Bare(t, t.TempDir()))
 	s, err := conn.JS.CreateStream(t.Context(), jetstream.StreamConfig{

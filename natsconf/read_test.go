@@ -205,7 +205,7 @@ func writeAndRead(ctx context.Context, c *natsconf.Conn, bucket string, round, e
 	return nil
 }
 
-func TestPagesEndWhereTheNewestGoesMeanwhile(t *testing.T) {
+func TestPagesEndIfTheNewestIsRemoved(t *testing.T) {
 	t.Parallel()
 	c := natstest.Start(t)
 	all := make([]string, 1100) // more than a page
@@ -240,7 +240,7 @@ func TestPagesEndWhereTheNewestGoesMeanwhile(t *testing.T) {
 // A reading of many subjects asks the leader for several at once, and for no more than eight: otherwise each
 // would take a round trip in turn. The result is complete, and if the leader cannot be asked there is an
 // error.
-func TestManySubjectsAreAskedForAtOnce(t *testing.T) {
+func TestManySubjectsAreRequestedAtOnce(t *testing.T) {
 	natstest.NeedsEmbedded(t, "its endpoint; the reading is the same one")
 	t.Parallel()
 	dir := t.TempDir()

@@ -369,7 +369,7 @@ func TestBenchWarnsOfASecretOnTheCommandLine(t *testing.T) {
 	}
 }
 
-func TestBenchChildAloneSaysWhatItIs(t *testing.T) {
+func TestBenchChildAloneReportsWhatItIs(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	if err := child.Main(t.Context(), "publish", strings.NewReader(""), &out); err == nil ||

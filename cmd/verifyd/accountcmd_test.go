@@ -252,7 +252,7 @@ func TestRotationAndRollSeenFromOutside(t *testing.T) {
 }
 
 // Two people may have one name, and one of them that of the operator.
-func TestAuditNamesAreTold(t *testing.T) {
+func TestAuditNamesAreDistinguished(t *testing.T) {
 	parallel(t)
 	member := account.Member{Network: "example", Subject: "1", Name: "operator"}
 	nameless := account.Member{Network: "example", Subject: "1"}

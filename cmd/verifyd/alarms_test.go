@@ -81,7 +81,7 @@ func (r *rig) told(t *testing.T) alarm.Event {
 }
 
 // An unreachable receiver is reported to operators by one signed POST, and once more when it has been quiet.
-func TestOperatorsAreToldOfAFailingReceiver(t *testing.T) {
+func TestAlarmAboutAFailingReceiver(t *testing.T) {
 	parallel(t)
 	r := alarming(t)
 	host := natstest.Address(t) // where nobody answers
@@ -104,7 +104,7 @@ func TestOperatorsAreToldOfAFailingReceiver(t *testing.T) {
 }
 
 // An account near its quota is reported to operators once, until its quota is raised.
-func TestOperatorsAreToldOfAQuota(t *testing.T) {
+func TestAlarmAboutAQuota(t *testing.T) {
 	parallel(t)
 	r := alarming(t)
 	a := must[account.Account](t)(r.Store.Accounts.EnsureAccount(t.Context(), operator(), "Harbor Guild"))
@@ -162,7 +162,7 @@ func (r *rig) expect(t *testing.T, kind alarm.Type, status alarm.Status, about s
 func (r *rig) pass(d time.Duration) { r.offset.Add(int64(d)) }
 
 // A store that fills up is reported to operators from 80 % of its limit on, until it is below 75 %.
-func TestOperatorsAreToldOfAStoreThatFills(t *testing.T) {
+func TestAlarmAboutAStoreThatFills(t *testing.T) {
 	parallel(t)
 	natstest.NeedsEmbedded(t, "the limit of its store")
 	const limit = 64 << 20
@@ -183,7 +183,7 @@ func TestOperatorsAreToldOfAStoreThatFills(t *testing.T) {
 
 // A delivery that is older than its retry time is reported to operators until it has ended: here one that
 // waits for a paused host.
-func TestOperatorsAreToldOfAnOldDelivery(t *testing.T) {
+func TestAlarmAboutAnOldDelivery(t *testing.T) {
 	parallel(t)
 	r := alarming(t)
 	host, _, _ := strings.Cut(strings.TrimPrefix(r.inbox.CallbackURL(), "https://"), "/")
@@ -210,7 +210,7 @@ func TestOperatorsAreToldOfAnOldDelivery(t *testing.T) {
 }
 
 // An identity network that does not answer for a while is reported to operators, by its id, until it answers.
-func TestOperatorsAreToldOfANetworkThatIsAway(t *testing.T) {
+func TestAlarmAboutAnUnavailableNetwork(t *testing.T) {
 	parallel(t)
 	var back atomic.Bool
 	var provider *httptest.Server

@@ -150,7 +150,7 @@ func TestRestoreSendsNothingTwice(t *testing.T) {
 }
 
 // A service that was stopped before its backup, and has not run since, continues where it was.
-func TestRestoreGoesOn(t *testing.T) {
+func TestRestoreContinues(t *testing.T) {
 	parallel(t)
 	b := newBackedUp(t)
 	if out, err := b.command(t, "restore", "--go-on", b.file); err == nil ||
@@ -174,7 +174,7 @@ func TestRestoreGoesOn(t *testing.T) {
 
 // A service that is slow to answer, or begins to run while the backup is made, is not mistaken for a stopped
 // one.
-func TestBackupKnowsWhetherAServiceRuns(t *testing.T) {
+func TestBackupDetectsARunningService(t *testing.T) {
 	parallel(t)
 	natstest.NeedsEmbedded(t, "holds a data directory")
 	dir := t.TempDir()

@@ -80,7 +80,7 @@ func TestCheckOfASoundService(t *testing.T) {
 	expectFound(t, other, "topology", check.LevelWarning, "max_age")
 }
 
-func TestCheckTellsWhatIsWrong(t *testing.T) {
+func TestCheckReportsErrors(t *testing.T) {
 	parallel(t)
 	_, found := checked(t, "--rate-limit", "x", "--sync", "never")
 	expectFound(t, found, "configuration", check.LevelError, "VERIFYD_RATE_LIMIT")

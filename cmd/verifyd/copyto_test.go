@@ -232,7 +232,7 @@ func (c *child) status(t *testing.T) (doc process.StatusDoc) {
 
 // A service that is stopped leaves a complete copy, continues it when it is started again, and reports on it
 // in status, readiness and metrics; a missing disk is reported there, and disturbs nothing else.
-func TestCopyIsToldAndGoesOn(t *testing.T) {
+func TestCopyIsReportedAndContinues(t *testing.T) {
 	parallel(t)
 	c := newCopying(t)
 	c.upToDate(t)

@@ -52,7 +52,7 @@ func reachLine(command *kong.Node, dir string) []string {
 
 // Only serve, a restore and commands with --new-store create a new store; any other command leaves a folder
 // without one as it is, and reports that.
-func TestCommandsMakeNoStoreUnlessTold(t *testing.T) {
+func TestCommandsCreateNoStoreUnlessRequested(t *testing.T) {
 	parallel(t)
 	natstest.NeedsEmbedded(t, "folders without a store")
 	makers := []string{"serve", "restore"}

@@ -63,7 +63,7 @@ func (r *rig) noticed(t *testing.T, address string) account.Account {
 
 // An account is notified of a rotation and of a member by signed POSTs to its address, and callbacks do not
 // change.
-func TestAccountsAreToldByPost(t *testing.T) {
+func TestNoticesArriveByPost(t *testing.T) {
 	parallel(t)
 	r := boot(t)
 	a := r.noticed(t, r.inbox.CallbackURL())
@@ -102,7 +102,7 @@ func TestAccountsAreToldByPost(t *testing.T) {
 
 // What only this process knows is reported, too: a receiver that fails and recovers, outcomes that wait for a
 // person, a quota, and a key.
-func TestAccountsAreToldWhatHappens(t *testing.T) {
+func TestNoticesReportWhatHappens(t *testing.T) {
 	parallel(t)
 	r := alarming(t)
 	a := r.noticed(t, r.inbox.CallbackURL())

@@ -21,7 +21,7 @@ import (
 
 // /readyz reports the state of everything that the service depends on. What is the same for every process is
 // reported, and does not make the process unready.
-func TestReadinessTellsEachDependency(t *testing.T) {
+func TestReadinessReportsEachDependency(t *testing.T) {
 	parallel(t)
 	r := boot(t)
 	type check struct {

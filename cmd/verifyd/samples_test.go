@@ -58,7 +58,7 @@ var trials = []trial{
 	{"INTEGRATING.md", "receiver, err := client.NewReceiver", inGo, "", ""},
 	{"INTEGRATING.md", "client.NewReceiver(secrets", inGo, "", ""},
 	{"INTEGRATING.md", "u, err := c.Usage", inGo, "", ""},
-	{"INTEGRATING.md", "POST /notices", nil, "TestAccountsAreToldByPost", "it needs a receiver"},
+	{"INTEGRATING.md", "POST /notices", nil, "TestNoticesArriveByPost", "it needs a receiver"},
 	{"INTEGRATING.md", "npm install", tryKits, "TestKits", "the SDKs' own tests install them"},
 	{"INTEGRATING.md", "VERIFYD_TRY_SECRET", tryReceiver, "", ""},
 	{"INTEGRATING.md", "Receiver bot.example.com", tryReport, "", ""},

@@ -13,7 +13,7 @@ import (
 // What an integrator says about its users, what a provider says about them, and every secret on the way, is
 // planted with markers. None of them is in the log at its finest level, in the metrics with their exemplars,
 // or in a span.
-func TestNoSignalTellsOnAnybody(t *testing.T) {
+func TestSignalsHaveNoSecrets(t *testing.T) {
 	parallel(t)
 	seen := collect(t)
 	r := boot(t, seen.to(t), func(c *config.Config) { c.TraceReceivers = true })

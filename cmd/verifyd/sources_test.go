@@ -291,7 +291,7 @@ func TestVariablesThatNothingReads(t *testing.T) {
 }
 
 // The start of a service and the check of its settings report them; other commands ignore them.
-func TestStrangeVariablesAreTold(t *testing.T) {
+func TestUnknownVariablesAreReported(t *testing.T) {
 	t.Setenv("VERIFYD_CALLBACK_TIMEUOT", "hunter2")
 	dir := filepath.Join(t.TempDir(), "store")
 	// without a network it does not start
@@ -326,7 +326,7 @@ func TestDocumentedVariablesAreKnown(t *testing.T) {
 var variableNames = regexp.MustCompile(`\bVERIFYD_[A-Z_]*[A-Z]\b`)
 
 // A secret on a command line is reported, with what to use instead; one in its variable is not.
-func TestSecretsOnACommandLineAreTold(t *testing.T) {
+func TestSecretsOnACommandLineAreReported(t *testing.T) {
 	key := secretbox.NewKey().Encode()
 	dir := filepath.Join(t.TempDir(), "store")
 	for _, c := range []struct {

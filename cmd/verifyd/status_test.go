@@ -108,7 +108,7 @@ func TestStatusOfAService(t *testing.T) {
 	}
 }
 
-func TestStatusTellsTrouble(t *testing.T) {
+func TestStatusReportsErrors(t *testing.T) {
 	parallel(t)
 	code, out, errOut := verifyd(t, "status", "--data-dir", t.TempDir())
 	if code != exitFailed || !strings.Contains(errOut, "no service runs on the data directory") {

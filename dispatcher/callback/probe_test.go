@@ -31,7 +31,7 @@ func probe(t *testing.T, change func(*callback.Probe)) (received, callback.Answe
 	return posts[0], answer
 }
 
-func TestProbesAreWhatTheyAreAskedToBe(t *testing.T) {
+func TestProbesMatchTheirRequests(t *testing.T) {
 	const body = `{"platform_user_id":"u-1","guild_id":"g-1","verified":true}`
 	got, answer := probe(t, func(p *callback.Probe) {
 		p.Headers = map[string]string{"X-Later": "1"}

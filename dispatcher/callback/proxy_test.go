@@ -550,9 +550,9 @@ func TestTheTunnelBeginsRightAfterTheHeader(t *testing.T) {
 	})
 }
 
-// TestTheNextAddressIsAskedFor: a proxy's answer about one address says nothing about the next; its own
+// TestProxyTriesTheNextAddress: a proxy's answer about one address says nothing about the next; its own
 // failure does.
-func TestTheNextAddressIsAskedFor(t *testing.T) {
+func TestProxyTriesTheNextAddress(t *testing.T) {
 	public := receiveOn(t, "127.0.0.2:0", nil, okAnswer)
 	_, port, _ := strings.Cut(public.listener.Addr().String(), ":")
 	u := mustURL(t, "https://hooks.example:"+port+"/")

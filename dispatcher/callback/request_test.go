@@ -68,7 +68,7 @@ func TestTheWholeRequest(t *testing.T) {
 	}
 }
 
-func TestTestCallbackSaysSoInWhatIsSigned(t *testing.T) {
+func TestTestCallbackIsMarkedInWhatIsSigned(t *testing.T) {
 	cb := sample()
 	cb.Test = true
 	got := send(t, cb, "/")

@@ -29,7 +29,7 @@ import (
 	sessionstore "verifyd/sessions/store"
 )
 
-func TestInitAnswersAsTheContractSays(t *testing.T) {
+func TestInitMatchesTheContract(t *testing.T) {
 	t.Parallel()
 	s := newService(t, func(c *Config) { c.BaseURL = "https://verify.example.com/app/" })
 	before := s.clock.now()

@@ -66,7 +66,7 @@ func wantClosed(t *testing.T, conn net.Conn) string {
 	return string(b)
 }
 
-func TestServerComesBackOnTheSamePort(t *testing.T) {
+func TestServerRestartsOnTheSamePort(t *testing.T) {
 	t.Parallel()
 	s, stop := startServer(t, web.ServerConfig{
 		Name: "public", Listen: "127.0.0.1:0", Handler: hello(), Log: zerolog.Nop(),
@@ -117,7 +117,7 @@ func TestServerTakesOverAnOpenListener(t *testing.T) {
 	}
 }
 
-func TestServerSaysWhyItCannotListen(t *testing.T) {
+func TestServerReportsWhyItCannotListen(t *testing.T) {
 	t.Parallel()
 	taken, _ := startServer(t, web.ServerConfig{
 		Name: "one", Listen: "127.0.0.1:0", Handler: hello(), Log: zerolog.Nop(),

@@ -43,7 +43,7 @@ func TestDocumentNamesItsOwnService(t *testing.T) {
 // programs are the samples, in which a backtick is one.
 var programs = regexp.MustCompile(`(?s)<pre.*?</pre>`)
 
-func TestPageTellsWhatIsInTheDocument(t *testing.T) {
+func TestPageMatchesTheDocument(t *testing.T) {
 	page, header := get(t, mustNew(t, "https://verify.example.com", "").Page())
 	for _, want := range []string{
 		"Start a session", "List sessions", "Idempotency-Key", "<code>delivery.attempts[].verdict</code>",

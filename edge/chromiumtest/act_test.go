@@ -76,7 +76,7 @@ func TestClickIsOnALoadedPage(t *testing.T) {
 }
 
 // A step that does not end reports what it waited for, on which page, and the last command to the browser.
-func TestWhatDoesNotEndTells(t *testing.T) {
+func TestUnendedWaitIsReported(t *testing.T) {
 	tab := Start(t)
 	address, let, _ := site(t)
 	close(let)

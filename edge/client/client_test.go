@@ -104,7 +104,7 @@ var (
 	running = say(409, "", `{"code":"idempotency_in_progress"}`)
 )
 
-func TestStartAsksAsTheContractSays(t *testing.T) {
+func TestStartMatchesTheContract(t *testing.T) {
 	t.Parallel()
 	s, c := serve(t, begun)
 	started, err := c.Start(t.Context(), verification)
@@ -213,7 +213,7 @@ func (waitsAnHour) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-func TestErrorsSayWhatTheProblemDocumentSays(t *testing.T) {
+func TestErrorsMatchTheProblemDocument(t *testing.T) {
 	t.Parallel()
 	_, c := serve(t, say(400, "", `{"type":"urn:verifyd:problem:invalid_request","title":"The request is not valid","status":400,
 		"detail":"1 field is wrong.","code":"invalid_request","request_id":"ABC","errors":[{"field":"callback_url","code":"callback_url_scheme","detail":"not https"}]}`))

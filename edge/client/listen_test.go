@@ -32,7 +32,7 @@ const (
 	callback1 = `{"type":"callback","id":"EXCHANGE","headers":{"webhook-id":"cb_1"},"body":"{\"verified\":true}"}`
 )
 
-func TestListenHandsOverAndAnswers(t *testing.T) {
+func TestListenDeliversAndAnswers(t *testing.T) {
 	t.Parallel()
 	told := say(204, "", "")
 	s, c := serve(t, lines(done, ready, `{"type":"beat"}`, `{"type":"of a later version"}`, callback1,

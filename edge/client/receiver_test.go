@@ -169,7 +169,7 @@ func TestReceiverAnswers(t *testing.T) {
 	}
 }
 
-func TestReceiverHandsOverWhatWasSent(t *testing.T) {
+func TestReceiverPassesOnWhatWasSent(t *testing.T) {
 	d, cb := newDesk(t, client.WithTests()), newCallback()
 	cb.test = true
 	d.receive(cb.request(t))

@@ -105,7 +105,7 @@ func TestKeyFromItsCreationToItsEnd(t *testing.T) {
 }
 
 // A parcel opens only for the login that it was made for.
-func TestShownKeyIsNobodyElses(t *testing.T) {
+func TestShownKeyOpensOnlyForItsLogin(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")

@@ -13,7 +13,7 @@ import (
 	"verifyd/edge/dashboard/logins"
 )
 
-func TestLoginLeadsWhereSomebodyWanted(t *testing.T) {
+func TestLoginLeadsToTheRequestedPage(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]setup{
 		"plain": {}, "https": {tls: true}, "prefix": {prefix: "/v"}, "https and prefix": {
@@ -132,7 +132,7 @@ func TestLoginRenewsItsToken(t *testing.T) {
 	r.browser().Do(req).Want(t, http.StatusSeeOther)
 }
 
-func TestReturnsThatLogNobodyIn(t *testing.T) {
+func TestReturnsWithoutALogin(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
 	r.account("Harbor Guild")
@@ -260,7 +260,7 @@ func TestLoginLink(t *testing.T) {
 // A login link into an account is revoked: people who redeemed it are logged out at the next click, and
 // nobody can redeem it any more. A login record that claims to come from a link is ignored, since an edge's
 // credential could write one.
-func TestLoginLinkIsTakenBack(t *testing.T) {
+func TestLoginLinkIsRevoked(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")

@@ -122,7 +122,7 @@ func TestOperatorsLoginLink(t *testing.T) {
 // An operator's login link is revoked: people who redeemed it are no longer operators at the next click, and
 // nobody can redeem it any more. A login record that claims to be an operator's is ignored, since an edge's
 // credential could write one.
-func TestOperatorsLoginLinkIsTakenBack(t *testing.T) {
+func TestOperatorsLoginLinkIsRevoked(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
 	link := func() (token string, l grant.Link) {

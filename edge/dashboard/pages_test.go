@@ -57,7 +57,7 @@ func TestSessionsAreListedFilteredAndPaged(t *testing.T) {
 	b.Get("/dashboard/sessions?state=%3Cb%3E&since=x").Want(t, http.StatusOK, "userd.b")
 }
 
-func TestSessionTellsItsStoryAndIsSentAgain(t *testing.T) {
+func TestSessionShowsItsTimelineAndIsSentAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
@@ -102,7 +102,7 @@ func TestSessionTellsItsStoryAndIsSentAgain(t *testing.T) {
 }
 
 // The page of a session shows the level that it requires, and the level that was reached.
-func TestSessionTellsItsBinding(t *testing.T) {
+func TestSessionShowsItsBinding(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")

@@ -115,7 +115,7 @@ func TestChangeWithoutItsRecordIsUncertain(t *testing.T) {
 		Want(t, http.StatusServiceUnavailable, "We are not sure whether that worked")
 }
 
-func TestKeyThatIsToLastForEver(t *testing.T) {
+func TestKeyThatNeverExpires(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
@@ -144,7 +144,7 @@ func TestManyCookiesCostLittle(t *testing.T) {
 }
 
 // The actor of a record is distinguished from others with the same name.
-func TestAuditTellsNamesakesApart(t *testing.T) {
+func TestAuditDistinguishesNamesakes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")
@@ -167,7 +167,7 @@ func TestAuditTellsNamesakesApart(t *testing.T) {
 
 // What one person can create is bounded: every edge holds all accounts and keys in memory, and an account has
 // a quota of its own.
-func TestNobodyMakesAccountsAndKeysWithoutEnd(t *testing.T) {
+func TestAccountsAndKeysAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
 	a := r.account("Harbor Guild")

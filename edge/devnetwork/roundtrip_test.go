@@ -143,7 +143,7 @@ func TestOnlyLoopback(t *testing.T) {
 	}
 }
 
-func TestListenSaysThatThePortIsTaken(t *testing.T) {
+func TestListenReportsAPortInUse(t *testing.T) {
 	first := start(t, devnetwork.Config{})
 	second, err := devnetwork.New(devnetwork.Config{Listen: strings.TrimPrefix(first.Issuer(), "http://")})
 	if err != nil {

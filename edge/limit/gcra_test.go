@@ -61,7 +61,7 @@ func TestNoWindowHoldsMoreThanBurstAndRate(t *testing.T) {
 	})
 }
 
-func TestDecisionsTellTheTruth(t *testing.T) {
+func TestDecisionsAreExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rates().Draw(t, "rate")
 		var s State

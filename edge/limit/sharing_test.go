@@ -83,7 +83,7 @@ func TestEdgesShareARate(t *testing.T) {
 }
 
 // With what others spent, the reported wait is right.
-func TestDebtIsToldAndPaid(t *testing.T) {
+func TestDebtIsReportedAndPaid(t *testing.T) {
 	rate := account.Rate{Count: 1, Per: time.Second, Burst: 2}
 	l := mustRates(t, rate)
 	key, now := account.Key{ID: "k"}, l.epoch.Add(time.Minute)

@@ -108,7 +108,7 @@ func TestTokensThatAreRefused(t *testing.T) {
 }
 
 // A token that ends during a request changes nothing: the store checks it again.
-func TestTokenThatEndsMeanwhileChangesNothing(t *testing.T) {
+func TestTokenThatEndsDuringARequestChangesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	_, g, err := r.accounts.CreateToken(t.Context(), console, "deploy", []grant.Scope{grant.AccountsWrite},

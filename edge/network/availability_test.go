@@ -89,7 +89,7 @@ func TestUnknownKeysDoNotFloodTheProvider(t *testing.T) {
 	}
 }
 
-func TestKeysThatFailAreNotAskedByEverybody(t *testing.T) {
+func TestFailingKeysAreRequestedOnce(t *testing.T) {
 	s := newStandIn(t)
 	var c clock
 	n := s.network(t, c.set)

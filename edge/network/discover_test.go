@@ -16,7 +16,7 @@ import (
 	"verifyd/edge/network/netsettings"
 )
 
-func TestAuthURLAsksForTheCode(t *testing.T) {
+func TestAuthURLRequestsACode(t *testing.T) {
 	s := newStandIn(t)
 	n := s.network(t, func(set *netsettings.Settings, _ *network.Options) { set.Prompt = "select_account" })
 	raw, err := n.AuthURL(t.Context(), s.attempt)
@@ -80,7 +80,7 @@ func (c *clock) now() time.Time {
 func (c *clock) advance(d time.Duration)                         { c.ahead.Add(int64(d)) }
 func (c *clock) set(_ *netsettings.Settings, o *network.Options) { o.Now = c.now }
 
-func TestDiscoveryFailsBrieflyAndComesBack(t *testing.T) {
+func TestDiscoveryFailsBrieflyAndRecovers(t *testing.T) {
 	s := newStandIn(t)
 	up := s.discover
 	s.discover = answerStatus(http.StatusServiceUnavailable)
@@ -107,7 +107,7 @@ func TestDiscoveryFailsBrieflyAndComesBack(t *testing.T) {
 	}
 }
 
-func TestDiscoveryIsAskedByOneForAll(t *testing.T) {
+func TestDiscoveryIsRequestedOnceForAll(t *testing.T) {
 	s := newStandIn(t)
 	asked, answer := make(chan struct{}), make(chan struct{})
 	up := s.discover
@@ -156,7 +156,7 @@ func TestDiscoveryOfACallerThatGaveUpIsTakenOverByTheNext(t *testing.T) {
 	}
 }
 
-func TestDiscoveryLetsAWaitingCallerGo(t *testing.T) {
+func TestDiscoveryReleasesACanceledCaller(t *testing.T) {
 	s := newStandIn(t)
 	asked := make(chan struct{})
 	s.discover = func(_ http.ResponseWriter, r *http.Request) {

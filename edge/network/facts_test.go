@@ -12,7 +12,7 @@ import (
 )
 
 // A missing or invalid claim that a rule needs is no verdict.
-func TestFactsThatAreNotTold(t *testing.T) {
+func TestMissingFacts(t *testing.T) {
 	github := func(r netsettings.Rules) netsettings.Settings {
 		return netsettings.Settings{Kind: "github",
 			Rules: r}

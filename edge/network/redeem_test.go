@@ -15,7 +15,7 @@ import (
 	"verifyd/edge/network/netsettings"
 )
 
-func TestRedeemGivesWhatTheProviderVouchedFor(t *testing.T) {
+func TestRedeemReturnsWhatTheProviderVouchedFor(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit    func(*standIn) func(*netsettings.Settings, *network.Options)
 		prepare func(*standIn)
@@ -148,7 +148,7 @@ func TestTokenRequestIsExactlyWhatTheSettingsSay(t *testing.T) {
 	}
 }
 
-func TestRedeemTellsADeclineFromTrouble(t *testing.T) {
+func TestRedeemDistinguishesADeclineFromAFailure(t *testing.T) {
 	s := newStandIn(t)
 	for _, code := range []string{"access_denied", "consent_required"} {
 		for _, issuer := range []string{"", s.URL} {

@@ -265,7 +265,7 @@ func TestSteamDoesNotVouch(t *testing.T) {
 	}
 }
 
-func TestSteamReturnsThatNobodySends(t *testing.T) {
+func TestForgedSteamReturns(t *testing.T) {
 	for name, forge := range map[string]func(url.Values){
 		"two claimed ids": func(q url.Values) { q.Add("openid.claimed_id", "x") },
 		"two signatures":  func(q url.Values) { q.Add("openid.sig", "x") },

@@ -72,7 +72,7 @@ func TestUncertainEnd(t *testing.T) {
 }
 
 // The unconfirmed verdict was stored after all: the clean page shows it.
-func TestUncertainEndThatStands(t *testing.T) {
+func TestUncertainEndThatWasStored(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{deaf: true})
 	r.handler.SetCompleteWithin(50 * time.Millisecond)

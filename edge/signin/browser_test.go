@@ -88,7 +88,7 @@ func TestTakingOverAfterTwoMinutes(t *testing.T) {
 	r.want(session.ID, sessions.Verified, sessions.NoReason)
 }
 
-func TestALateReturnCountsUntilSomebodyTakesOver(t *testing.T) {
+func TestLateReturnCountsUntilAnotherBrowserTakesOver(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
 	_, token := r.session()

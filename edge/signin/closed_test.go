@@ -13,7 +13,7 @@ const headingClosed = "Nobody can sign in here just now"
 // While an account is disabled nobody signs in for it, in any way: the page says so, and decides nothing.
 // Once it is enabled within the session's life, the sign-in continues where it was, including the return from
 // the network.
-func TestNobodySignsInForADisabledAccount(t *testing.T) {
+func TestNoSignInForADisabledAccount(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
 	s, token := r.session()

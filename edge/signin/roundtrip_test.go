@@ -101,7 +101,7 @@ func TestFlowCookie(t *testing.T) {
 	}
 }
 
-func TestNobodyIsVerified(t *testing.T) {
+func TestNotVerified(t *testing.T) {
 	t.Parallel()
 	match := setup{subjectMatch: true}
 	for name, tc := range map[string]struct {

@@ -74,7 +74,7 @@ func TestPreviewsChangeNothing(t *testing.T) {
 }
 
 // A preview must be the same for every link.
-func TestPreviewTellsNothing(t *testing.T) {
+func TestPreviewRevealsNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
 	_, token := r.session()

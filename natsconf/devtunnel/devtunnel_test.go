@@ -42,7 +42,7 @@ func find(t *testing.T, r *devtunnel.Relay) string {
 	return name
 }
 
-func TestNobodyListens(t *testing.T) {
+func TestNoListener(t *testing.T) {
 	r := start(t)
 	open(t, r, "key_other")
 	if _, err := r.Find(t.Context(), key); !errors.Is(err, devtunnel.ErrNoListener) {
@@ -118,7 +118,7 @@ func TestUnreadWasNotSent(t *testing.T) {
 }
 
 // Silence proves nothing: it is not ErrNoListener.
-func TestSilenceIsNotNobody(t *testing.T) {
+func TestSilenceIsNotErrNoListener(t *testing.T) {
 	r := start(t)
 	open(t, r, key)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

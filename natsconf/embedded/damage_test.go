@@ -314,7 +314,7 @@ func (s *sample) judge(t *testing.T, dir string, c jetstream.StreamConfig) (refu
 }
 
 // Whatever the file with a consumer's position contains, nothing that was not acknowledged is left out.
-func TestDamagedPositionIsSetAnew(t *testing.T) {
+func TestDamagedPositionIsReset(t *testing.T) {
 	natstest.NeedsEmbedded(t, "what its files hold")
 	t.Parallel()
 	for _, state := range []string{"clean", "unclean"} {
@@ -354,7 +354,7 @@ func TestDamagedPositionIsSetAnew(t *testing.T) {
 }
 
 // A lost store is not silently replaced by an empty one.
-func TestLostStoreIsNotMadeAnew(t *testing.T) {
+func TestLostStoreIsNotRecreated(t *testing.T) {
 	natstest.NeedsEmbedded(t, "what its files hold")
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")

@@ -19,7 +19,7 @@ import (
 
 // Of three servers one has a damaged file. It is identified, and when the stream's folder is removed there,
 // the others fill it again: each of the three then holds everything, and can lead with it.
-func TestDamagedServerIsFilledAnew(t *testing.T) {
+func TestDamagedServerIsRefilled(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("skipped under -short: it runs three servers of its own")

@@ -27,7 +27,7 @@ func TestDataDirectoryHasOneOwner(t *testing.T) {
 	natstest.StartIn(t, dir)
 }
 
-func TestEndpointFileLetsOnlyItsReaderIn(t *testing.T) {
+func TestEndpointFileAdmitsOnlyItsReader(t *testing.T) {
 	natstest.NeedsEmbedded(t, "the endpoint file in its data directory")
 	t.Parallel()
 	dir := t.TempDir()

@@ -76,7 +76,7 @@ func TestBatchesAreStagedInMemory(t *testing.T) {
 
 // What a killed process had staged is removed by the next start; what another process uses, or what others
 // created, stays.
-func TestOnlyLeftoversAreTakenAway(t *testing.T) {
+func TestOnlyLeftoversAreRemoved(t *testing.T) {
 	natstest.NeedsEmbedded(t, "where it stages batches")
 	folder := func() string {
 		f, err := os.MkdirTemp("/dev/shm", "verifyd-") //nolint:usetesting // it must exist

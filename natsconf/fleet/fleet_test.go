@@ -66,7 +66,7 @@ func TestWhoIsThere(t *testing.T) {
 }
 
 // A process that answers late counts.
-func TestAnybodyIsNotJudgedByASilence(t *testing.T) {
+func TestLateAnswerCounts(t *testing.T) {
 	conn := natstest.Start(t)
 	anybody := func() bool {
 		t.Helper()

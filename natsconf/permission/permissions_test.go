@@ -132,7 +132,7 @@ func TestEachRoleIsRefusedWhatIsNotItsOwn(t *testing.T) {
 
 // A client that sends itself a request may not answer at the subject that the request names: it could allow
 // itself anything.
-func TestNobodyAllowsItselfMore(t *testing.T) {
+func TestNoClientExtendsItsPermissions(t *testing.T) {
 	t.Parallel()
 	e := natstest.StartExternal(t)
 	natstest.Ensure(t, e.Connect(t, permission.RoleOperator))
@@ -229,7 +229,7 @@ func TestPermissionsAreTheGoldenOnes(t *testing.T) {
 
 // A new stream needs a role that may write to it; the operator alone is not enough, except for the store's
 // state.
-func TestEveryStreamIsSomebodys(t *testing.T) {
+func TestEveryStreamHasAWriter(t *testing.T) {
 	var all []string
 	for _, role := range []permission.Role{permission.RoleEdge, permission.RoleDispatcher} {
 		all = append(all, permission.Of(role, "NAME").Publish.Allow...)

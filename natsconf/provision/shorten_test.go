@@ -12,7 +12,7 @@ import (
 )
 
 // The retention is shortened only after a check of what is stored; lengthening it needs no check.
-func TestShorteningIsAskedFor(t *testing.T) {
+func TestShorteningNeedsACheck(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)
 	kept := func() time.Duration {

@@ -142,7 +142,7 @@ func TestTailSeesEverythingStored(t *testing.T) {
 }
 
 // A record that was altered is an error, not an end.
-func TestTailTellsWhatWasAltered(t *testing.T) {
+func TestTailReportsWhatWasAltered(t *testing.T) {
 	natstest.NeedsEmbedded(t, "alters an embedded server's files")
 	dir := t.TempDir()
 	c, stop := natstest.StartIn(t, dir)

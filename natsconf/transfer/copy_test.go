@@ -172,7 +172,7 @@ func TestCopyHoldsWhatTheStoreHolds(t *testing.T) {
 }
 
 // A copy continues where it was, whether its service was stopped or killed, and ignores an interrupted pass.
-func TestCopyGoesOnAfterARestart(t *testing.T) {
+func TestCopyContinuesAfterARestart(t *testing.T) {
 	t.Parallel()
 	c := newCopied(t, t.TempDir())
 	fill(t, c.conn, 0)

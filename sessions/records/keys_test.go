@@ -72,7 +72,7 @@ func TestSessionsTakeKeysFromPages(t *testing.T) {
 
 // A page that was sent to a server that has vanished is given up for another one, long before the waiting
 // callers' time is over: they need it for the next server.
-func TestPageThatNobodyAnsweredIsFollowedByAnother(t *testing.T) {
+func TestUnansweredPageIsFollowedByAnother(t *testing.T) {
 	t.Parallel()
 	conn := natstest.ConnectTo(t, natstest.Bare(t, t.TempDir()))
 	vanished := make(chan string, 1)

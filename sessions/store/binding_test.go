@@ -38,7 +38,7 @@ func (h fixture) binding(t *testing.T, by string) store.IdentityBinding {
 	return store.IdentityBinding{Identity: "planted-identity", User: by, Session: s.ID, For: time.Hour}
 }
 
-func TestAnIdentityStandsForOneUser(t *testing.T) {
+func TestIdentityIsBoundToOneUser(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	st := h.binder(t, h.key)
@@ -193,7 +193,7 @@ func TestRuleIsPartOfTheOutcome(t *testing.T) {
 
 // An identity takes one of an account's slots for each user, in order of arrival, and the same one again; a
 // slot whose session was not verified is free.
-func TestAnIdentityStandsForFewUsers(t *testing.T) {
+func TestIdentityIsBoundToFewUsers(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	st := h.binder(t, h.key)

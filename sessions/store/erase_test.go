@@ -132,7 +132,7 @@ func TestErasedUserDoesNotCount(t *testing.T) {
 
 // A list is composed of records from a server that may be behind the store's leader, and so may hold the
 // record of an erased user. Here it has returned one before it is removed: no list shows it.
-func TestListShowsNobodyWhoWasErasedMeanwhile(t *testing.T) {
+func TestListShowsNoUserErasedWhileItIsRead(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	ended := func(user string) sessions.ID {

@@ -44,7 +44,7 @@ func (h fixture) walkList(t *testing.T, q lists.Query) (all []sessions.ID, pages
 }
 
 // Pages of any size give each session of the account once, newest first, and none of another account's.
-func TestListGivesEachSessionOnce(t *testing.T) {
+func TestListReturnsEachSessionOnce(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	var want []sessions.ID
@@ -295,7 +295,7 @@ func TestListReadsABusyTimeInParts(t *testing.T) {
 }
 
 // One record that cannot be read hides no other.
-func TestListGoesOnBehindADamagedRecord(t *testing.T) {
+func TestListContinuesAfterADamagedRecord(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	older, _ := h.create(t)

@@ -105,7 +105,7 @@ func TestReservationEndsAfterTenMinutes(t *testing.T) {
 	}
 }
 
-func TestReleasedReservationBeginsAnew(t *testing.T) {
+func TestReleasedReservationStartsOver(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	reservation, err := h.store.Reserve(t.Context(), keyed("k"), true)

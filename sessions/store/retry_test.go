@@ -20,7 +20,7 @@ import (
 
 // A schedule that is due while the store is full is forgotten by JetStream, which continues without it when
 // there is space again. It is found to be overdue, stored again, and then delivered.
-func TestOverdueScheduleComesWhenStoredAnew(t *testing.T) {
+func TestOverdueScheduleFiresWhenStoredAgain(t *testing.T) {
 	t.Parallel()
 	e, err := embedded.Open(embedded.Options{
 		DataDir: t.TempDir(), StoreBytes: 8 << 20, Log: zerolog.Nop(),

@@ -460,7 +460,7 @@ func TestLostKeyIsNoErasure(t *testing.T) {
 // The request of an idempotency key is recognized by a keyed hash, against which guesses of a user cannot be
 // tested. Builds that store only the hash and this one read each other's records, while such builds run
 // concurrently.
-func TestIdempotencyTellsNothingOfTheRequest(t *testing.T) {
+func TestIdempotencyRevealsNothingOfTheRequest(t *testing.T) {
 	t.Parallel()
 	r := newSealedRig(t, natstest.Start(t), "")
 	keyed := natstest.Writer(t, r.conn, topology.BucketStream(topology.BucketIdempotency))

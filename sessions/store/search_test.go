@@ -175,7 +175,7 @@ func TestNamedSessionsAreLookedUp(t *testing.T) {
 }
 
 // A search that runs out of time returns how far it has come, and continues from there to the same sessions.
-func TestSearchEndsWithItsTimeAndGoesOn(t *testing.T) {
+func TestSearchEndsWithItsTimeAndContinues(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	var starting sync.WaitGroup

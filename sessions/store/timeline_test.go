@@ -182,7 +182,7 @@ func TestLastNotSent(t *testing.T) {
 	}
 }
 
-func TestTimelineOfSessionsThatNobodyCompleted(t *testing.T) {
+func TestTimelineOfSessionsThatWereNotCompleted(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	s, _ := h.create(t)

@@ -214,7 +214,7 @@ func TestUnreadableClaimAndResultAreUnknown(t *testing.T) {
 }
 
 // Messages that no session can have on its subjects are ignored, and block nothing.
-func TestFactsOfNobody(t *testing.T) {
+func TestFactsOfNoSession(t *testing.T) {
 	h, told := watching(t)
 	s, token := h.create(t)
 	c, err := h.store.Complete(t.Context(), s, verified)
@@ -260,7 +260,7 @@ func TestFactsOfNobody(t *testing.T) {
 
 // A request that cannot be read requests nothing, and nobody can request that attempt any more; a caller that
 // tries learns why.
-func TestUnreadableResendIsNobodysWish(t *testing.T) {
+func TestUnreadableResendIsNoRequest(t *testing.T) {
 	h, told := watching(t)
 	c := h.begun(t, verified)
 	h.claim(t, c.ID, 1, time.Now())
@@ -429,7 +429,7 @@ func (h fixture) unfinished(t *testing.T, id sessions.ID) *recovery.Unfinished {
 
 // If an unreadable claim blocks the attempt that a person requests, nothing is sent under it: it is unknown
 // from then on, and the person may request the next one.
-func TestWishForAnAttemptWhoseClaimCannotBeRead(t *testing.T) {
+func TestResendOfAnAttemptWithAnUnreadableClaim(t *testing.T) {
 	h, _ := watching(t)
 	id := h.begun(t, verified).ID
 	h.claim(t, id, 1, time.Now())

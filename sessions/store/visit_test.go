@@ -175,7 +175,7 @@ func TestExpiredSessionsAreCounted(t *testing.T) {
 
 // While some sessions are open, others have expired: completed ones are not among them, and what a stopping
 // process counted in advance is taken back if the session is completed after all.
-func TestExpiredBesideOpenSessions(t *testing.T) {
+func TestExpiredAmongOpenSessions(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	h.clock.set(midday.Add(5 * time.Second)) // in the middle of a slot

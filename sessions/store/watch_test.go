@@ -19,7 +19,7 @@ func changes(t *testing.T, f *store.Follower) {
 }
 
 // Whatever ends a reading, followers are notified, and later messages are reported again.
-func TestWatchGoesOnWhenItsReadingIsTaken(t *testing.T) {
+func TestWatchContinuesWhenItsReadingIsTaken(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	watch := store.NewWatch(h.conn)

@@ -24,7 +24,7 @@ func TestWhatIsMeasuredAndShown(t *testing.T) {
 }
 
 // The head of the table says what the row scaling bounded, if it was measured.
-func TestTableSaysWhatScalingBounded(t *testing.T) {
+func TestTableReportsWhatBoundedScaling(t *testing.T) {
 	one := report.Result{
 		Row: rowScaling, Variant: "1 dispatcher", Sync: syncExternal, Rate: 159, More: map[string]float64{
 			connectionsNote: 16, "of_linear_share": 1,

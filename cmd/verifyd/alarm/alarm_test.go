@@ -110,7 +110,7 @@ var high = []alarm.Condition{{Type: alarm.StoreHigh, Detail: "full", Data: map[s
 
 // Several processes see the same: operators are notified once, and once more when none of them sees it any
 // more.
-func TestEachCauseIsToldOnce(t *testing.T) {
+func TestEachCauseIsReportedOnce(t *testing.T) {
 	s := newService(t)
 	heard := make(chan *nats.Msg, 16)
 	sub, err := s.conn.NC.ChanSubscribe(alarm.Subject+">", heard)
@@ -169,7 +169,7 @@ func TestTheDeadAreFollowed(t *testing.T) {
 }
 
 // A cause that ended before anybody could be notified is not reported.
-func TestWhatNobodyHeardOfIsNotResolved(t *testing.T) {
+func TestUnreportedCauseIsNotResolved(t *testing.T) {
 	s := newService(t)
 	p := s.start()
 	p.sees = high

@@ -18,7 +18,7 @@ import (
 // check reports what happens to members and operators before a start binds a network's id, after that, and
 // when the id is pointed elsewhere, with the namespace of the new identities. A setting distinguishes a
 // provider that has only moved.
-func TestCheckTellsWhoseIdentitiesAre(t *testing.T) {
+func TestCheckReportsIdentityOwners(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)
 	store, err := accountstore.New(t.Context(), conn, secretbox.NewKey())
@@ -108,7 +108,7 @@ func TestIdentityIssuers(t *testing.T) {
 }
 
 // Accounts that were created before names were checked are reported, until an operator grants them theirs.
-func TestCheckTellsOfNames(t *testing.T) {
+func TestCheckReportsNames(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)
 	store, err := accountstore.New(t.Context(), conn, secretbox.NewKey())

@@ -197,7 +197,7 @@ func TestModels(t *testing.T) {
 }
 
 // Calls of a nil log do nothing.
-func TestNobodyNotes(t *testing.T) {
+func TestNilLogDoesNothing(t *testing.T) {
 	var l *history.Log
 	s := l.Session("s")
 	s.Start().Saw("1")

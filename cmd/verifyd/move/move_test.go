@@ -112,7 +112,7 @@ func TestAbortWhileAMoveFinishes(t *testing.T) {
 
 // What the old store has removed after it was copied, such as the events of an erased user, does not keep a
 // move from finishing, and is not in the new store.
-func TestMoveAfterEventsWereTakenAway(t *testing.T) {
+func TestMoveAfterEventsWereRemoved(t *testing.T) {
 	t.Parallel()
 	m := newMover(t)
 	for _, sid := range []string{"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"} {

@@ -78,7 +78,7 @@ func TestNamesThatDeceive(t *testing.T) {
 }
 
 // Existing accounts with such names keep working, and are reported to operators until they grant the name.
-func TestDoubtsAreTold(t *testing.T) {
+func TestDoubtsAreReported(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	a := h.account(t, "Harbor Guild")
@@ -253,7 +253,7 @@ func TestVerifiedMark(t *testing.T) {
 
 // An owner requests the deletion of an account and takes that back; an operator's disabling is independent,
 // in either order. Older builds see a disabled account.
-func TestDeletionIsAskedAndTakenBack(t *testing.T) {
+func TestDeletionIsRequestedAndWithdrawn(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	eve := account.Member{Network: "example", Subject: "eve", Role: access.RoleDeveloper}

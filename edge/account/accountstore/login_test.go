@@ -81,7 +81,7 @@ func TestLoginLinkRefusals(t *testing.T) {
 
 // A login link into an account is revoked: it cannot be redeemed any more, and logins by it end. It is listed
 // as long as it grants anything; other links, and those of other accounts, do not change.
-func TestLoginLinkIsTakenBack(t *testing.T) {
+func TestLoginLinkIsRevoked(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	a, b := h.account(t, "a"), h.account(t, "b")

@@ -141,7 +141,7 @@ func TestRollWithoutAnAnswerLeavesAKeyThatWorks(t *testing.T) {
 
 // The caller who rotates a signing secret gets the new one even if it is unknown whether it is stored, and
 // the public keys show which one signs.
-func TestRotationWithoutAnAnswerHandsTheSecretOut(t *testing.T) {
+func TestRotationWithoutAnAnswerReturnsTheSecret(t *testing.T) {
 	t.Parallel()
 	for name, swallow := range map[string]bool{"stored": false, "lost": true} {
 		t.Run(name, func(t *testing.T) {

@@ -126,7 +126,7 @@ func TestManyKeysAreMirroredAndLeftInTheMiddle(t *testing.T) {
 }
 
 // A damaged entry locks out its owner, nobody else.
-func TestDamagedEntryHurtsNobodyElse(t *testing.T) {
+func TestDamagedEntryDoesNotAffectOthers(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	kv, err := h.conn.JS.KeyValue(t.Context(), topology.BucketKeys)
@@ -230,7 +230,7 @@ func TestRevocationIsSeenAfterTheServerRestarted(t *testing.T) {
 }
 
 // A mirror reports since when it sees no changes: a revocation may have been missed since then.
-func TestMirrorKnowsWhenItIsBlind(t *testing.T) {
+func TestMirrorReportsWhenItIsBlind(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)
 	m := keymirror.New(conn, secretbox.NewKey(), zerolog.Nop())

@@ -47,7 +47,7 @@ func (h rig) bind(t *testing.T, id, issuer string) (theirs, first namespace.Name
 // The first provider of a network's id has the id for a namespace, as builds before have stored its
 // members; another provider has one of its own, whatever subjects it names, and the first has its own
 // again when the id is pointed back.
-func TestAnotherProviderInheritsNobody(t *testing.T) {
+func TestAnotherProviderInheritsNoMembers(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	operator := access.Operator("")

@@ -41,7 +41,7 @@ func raise(t *testing.T, s *Store, all ...Notice) {
 }
 
 // Processes that see one cause, concurrently and repeatedly, notify once.
-func TestACauseIsToldOnce(t *testing.T) {
+func TestCauseIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)
 	var all sync.WaitGroup
@@ -192,7 +192,7 @@ func TestBody(t *testing.T) {
 	}
 }
 
-func TestWhatAnAccountIsToldOfItsKeys(t *testing.T) {
+func TestNoticesAboutKeys(t *testing.T) {
 	t.Parallel()
 	made := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	year := account.Key{ID: "key_a", Account: acme, CreatedAt: made, ExpiresAt: made.AddDate(1, 0, 0)}
@@ -232,7 +232,7 @@ func TestWhatAnAccountIsToldOfItsKeys(t *testing.T) {
 	}
 }
 
-func TestWhatAnAccountIsToldOfItsQuota(t *testing.T) {
+func TestNoticesAboutTheQuota(t *testing.T) {
 	t.Parallel()
 	reset := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
 	ids := map[string]bool{}
@@ -256,7 +256,7 @@ func TestWhatAnAccountIsToldOfItsQuota(t *testing.T) {
 	}
 }
 
-func TestWhatAnAccountIsToldOfItsAuditLog(t *testing.T) {
+func TestNoticesAboutTheAuditLog(t *testing.T) {
 	t.Parallel()
 	hostile := "Ann\u202e<b>"
 	n, ok := ofRecord(audit.Record{ID: "1", Account: acme, What: audit.MemberJoined, On: "example:7",

@@ -157,7 +157,7 @@ func (s *service) rotate(t *testing.T, a account.Account) {
 
 // A rotation and a new member are reported, to a receiver that fails first and then recovers, and across a
 // restart; each once if the receiver accepts it.
-func TestTheAuditLogIsTold(t *testing.T) {
+func TestAuditLogIsReported(t *testing.T) {
 	t.Parallel()
 	s, r := newService(t), newReceiver(t)
 	a, silent := s.account(t, "Acme", r.URL+"/notices?token=x"), s.account(t, "Silent", "")
@@ -194,7 +194,7 @@ func TestTheAuditLogIsTold(t *testing.T) {
 }
 
 // A hanging address has one POST in progress, and delays no other account's notices.
-func TestAHangingAddressHoldsNobodyUp(t *testing.T) {
+func TestHangingAddressDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	s, bad, good := newService(t), newReceiver(t), newReceiver(t)
 	hung := make(chan struct{})

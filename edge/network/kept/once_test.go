@@ -189,7 +189,7 @@ func (c *cutting) Write(b []byte) (int, error) {
 
 // If the kernel accepted not one byte, the request is sent on a new connection. If it accepted one, it is
 // not.
-func TestRequestGoesOnOnlyWhereNothingWasWritten(t *testing.T) {
+func TestRequestContinuesOnlyIfNothingWasWritten(t *testing.T) {
 	for taken, goesOn := range map[int]bool{0: true, 1: false, 30: false} {
 		p := newProvider(t, func(_ int32, c *link) { c.honest() })
 		c := newClient(t, p)

@@ -101,7 +101,7 @@ func TestReadAnswer(t *testing.T) {
 
 // A broken connection is reopened by the next exchange; an unsolicited answer is never taken for the next
 // one.
-func TestConnectionIsMadeAnew(t *testing.T) {
+func TestConnectionIsReopened(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

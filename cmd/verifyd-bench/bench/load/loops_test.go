@@ -126,7 +126,7 @@ func TestPaceEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestInParallelGivesTheFirstError(t *testing.T) {
+func TestInParallelReturnsTheFirstError(t *testing.T) {
 	var done atomic.Int64
 	if err := InParallel(t.Context(), 8, 1000,
 		func(context.Context, int) error { done.Add(1); return nil }); err != nil || done.Load() != 1000 {
@@ -144,7 +144,7 @@ func TestInParallelGivesTheFirstError(t *testing.T) {
 	}
 }
 
-func TestInitBodyIsWhatTheContractSays(t *testing.T) {
+func TestInitBodyMatchesTheContract(t *testing.T) {
 	want := `{"platform":"discord","platform_user_id":"sailor_42","guild_id":"118203948571029384",` +
 		`"callback_url":"https://a.example/x"}`
 	if got := initBody("https://a.example/x"); got != want {

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 }
 
 // A move reports what it did, also if finishing was interrupted, nothing runs, or it has ended before.
-func TestMoveSaysWhatItDid(t *testing.T) {
+func TestMoveReportsWhatItDid(t *testing.T) {
 	open, leaving := storestate.Record{State: storestate.StateOpen}, storestate.Record{
 		State: storestate.StateDraining, Where: "nats://b:4222", At: time.Now(),
 	}
@@ -64,7 +64,7 @@ func TestMoveSaysWhatItDid(t *testing.T) {
 
 // A restore prints what it restored: logins that are left out are not counted, and a repeat does not claim
 // what the previous run has ended.
-func TestRestoreSaysWhatItDid(t *testing.T) {
+func TestRestoreReportsWhatItDid(t *testing.T) {
 	var b bytes.Buffer
 	held := []transfer.Held{{Asset: "COMPLETIONS", Count: 7}, {Asset: "KV_logins", Count: 3}}
 	if err := (Restore{}).printRestored(command.Console{Err: &b}, held, []transfer.Report{
