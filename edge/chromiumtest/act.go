@@ -48,6 +48,30 @@ func Click(selector chromedp.CSS) chromedp.Action[chromedp.Void] {
 	return chromedp.Steps(chromedp.WaitVisible(selector), chromedp.Func(loaded), chromedp.Click(selector))
 }
 
+// Text waits until the first element that a selector finds has text, and returns that text as it is shown. It
+// evaluates a script: chromedp's own action reads a node by its number, which may be gone by then, if the tab
+// shows another page and chromedp does not know that yet.
+func Text(tab context.Context, t *testing.T, selector chromedp.CSS) string {
+	t.Helper()
+	ask := chromedp.Evaluate[string](fmt.Sprintf(`document.querySelector(%q)?.innerText ?? ""`, selector))
+	return Run(tab, t, func(ctx context.Context, target *chromedp.Target) (string, error) {
+		for {
+			text, err := ask(ctx, target)
+			if err == nil && text != "" {
+				return text, nil
+			}
+			if _, away := errors.AsType[*cdproto.Error](err); err != nil && !away {
+				return "", fmt.Errorf("read the text of %s: %w", selector, err)
+			}
+			select {
+			case <-time.After(look):
+			case <-ctx.Done():
+				return "", fmt.Errorf("%s has no text: %w", selector, ctx.Err())
+			}
+		}
+	})
+}
+
 // Leave takes an action that leads the tab to another page, whichever that is, and waits until it is loaded.
 func Leave(act chromedp.Action[chromedp.Void]) chromedp.Action[chromedp.Void] {
 	mark := chromedp.Evaluate[bool](`window.stays = true`)

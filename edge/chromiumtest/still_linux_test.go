@@ -45,7 +45,7 @@ func TestAddressesOfTheMachineComeAndGo(t *testing.T) {
 	tab := Start(t, Trust(site.Certificate()))
 	for range 5 {
 		Do(tab, t, chromedp.Navigate(site.URL))
-		if read := Run(tab, t, chromedp.Text(chromedp.CSS("p"))); read != "whole" {
+		if read := Text(tab, t, "p"); read != "whole" {
 			t.Fatalf("the browser reads %q", read)
 		}
 	}

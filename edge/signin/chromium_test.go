@@ -59,7 +59,7 @@ func TestDeclineInChromium(t *testing.T) {
 
 func wantInTab(tab context.Context, t *testing.T, heading string) {
 	t.Helper()
-	if got := chromiumtest.Run(tab, t, chromedp.Text(chromedp.CSS("h1"))); got != heading {
+	if got := chromiumtest.Text(tab, t, "h1"); got != heading {
 		t.Errorf("heading %q, want %q", got, heading)
 	}
 }

@@ -158,7 +158,7 @@ func (p *person) subject(t *testing.T) string {
 
 func (p *person) text(t *testing.T, of chromedp.CSS) string {
 	t.Helper()
-	return chromiumtest.Run(p.tab, t, chromedp.Text(of))
+	return chromiumtest.Text(p.tab, t, of)
 }
 
 // shows reports whether the page that is open has something.

@@ -120,7 +120,7 @@ func TestCodeInChromium(t *testing.T) {
 		chromedp.Navigate(r.page(token)), chromiumtest.Click(buttonContinue),
 		chromiumtest.Click(buttonSignIn), chromedp.WaitVisible(chromedp.CSS("kbd")))
 	wantInTab(tab, t, headingConfirm)
-	shown := chromiumtest.Run(tab, t, chromedp.Text(chromedp.CSS("kbd")))
+	shown := chromiumtest.Text(tab, t, "kbd")
 	read := chromiumtest.Run(tab, t, chromedp.Evaluate[string](`document.querySelector("kbd").ariaLabel`))
 	if read != strings.Join(strings.Split(strings.ReplaceAll(shown, " ", ""), ""), " ") {
 		t.Errorf("it shows %q, and is read out as %q", shown, read)
@@ -138,7 +138,7 @@ func TestCodeInChromium(t *testing.T) {
 		chromedp.WaitVisible(chromedp.CSS("kbd")), chromedp.Reload(), chromiumtest.Click("a.button"),
 	} {
 		chromiumtest.Do(tab, t, again, chromedp.WaitVisible(chromedp.CSS("kbd")))
-		if got := chromiumtest.Run(tab, t, chromedp.Text(chromedp.CSS("kbd"))); got != shown {
+		if got := chromiumtest.Text(tab, t, "kbd"); got != shown {
 			t.Errorf("the code was %q and is %q", shown, got)
 		}
 	}
@@ -293,7 +293,7 @@ func TestProviderDownInChromium(t *testing.T) {
 	chromiumtest.Do(tab, t, chromedp.Navigate(r.page(token)), chromedp.WaitVisible(buttonStop),
 		chromiumtest.Click(buttonContinue),
 		chromedp.WaitNotPresent(buttonStop), chromedp.WaitVisible(chromedp.CSS(`.note[role="status"]`)))
-	if said := chromiumtest.Run(tab, t, chromedp.Text(chromedp.CSS(".note"))); !strings.Contains(said,
+	if said := chromiumtest.Text(tab, t, ".note"); !strings.Contains(said,
 		"did not answer") {
 		t.Errorf("the notice %q", said)
 	}
