@@ -13,12 +13,12 @@ import (
 // facts, the lists read only the outcomes.
 func NewTestKeeper(l *Lists, from int) *Keeper {
 	k := NewKeeper(l, zerolog.Nop())
-	k.large, k.lag, k.ended, k.every, k.rest = from, 1, 7, time.Millisecond, 0
+	k.large, k.lag, k.ended, k.every, k.rest, k.limit = from, 1, 7, time.Millisecond, 0, time.Hour
 	l.few = 20
 	return k
 }
 
-// Rest sets how long the keeper rests, as a multiple of the time that it worked.
+// Rest sets how long the keeper rests, as a multiple of the time that it worked, for an hour at most.
 func (k *Keeper) Rest(times int) { k.rest = times }
 
 // AtOnce sets how many outcomes the keeper puts into the spans at once.

@@ -2,13 +2,13 @@ package lists
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"verifyd/natsconf/topology"
 	"verifyd/sessions"
+	"verifyd/sessions/records"
 )
 
 // maxEnded is how many outcomes are read before they are put into the spans: some megabytes.
@@ -80,7 +80,7 @@ func (k *Keeper) follow(ctx context.Context, g goal) error {
 func (k *Keeper) share(ctx context.Context, msgs []jetstream.Msg) error {
 	of := map[string][]jetstream.Msg{}
 	for _, m := range msgs {
-		account := accountOf(m.Subject())
+		account := records.AccountOf(m.Subject())
 		if _, kept := k.accounts[account]; kept {
 			of[account] = append(of[account], m)
 		}
@@ -132,16 +132,6 @@ func (k *Keeper) checkHigh(ctx context.Context, s *span, last uint64) error {
 	return err
 }
 
-// accountOf returns the account of a record; empty if the subject is not a record's.
-func accountOf(subject string) string {
-	key := strings.TrimPrefix(subject, topology.BucketSubject(topology.BucketSessions, ""))
-	words := strings.Split(key, ".")
-	if len(words) != 2 {
-		return ""
-	}
-	return words[0]
-}
-
 // outcomes reads the new outcomes, once for all spans. For a span that was built a moment ago, they begin
 // earlier than for the others.
 func (k *Keeper) outcomes(ctx context.Context, g goal) error {
@@ -162,13 +152,11 @@ func (k *Keeper) outcomes(ctx context.Context, g goal) error {
 			}
 		}, func(at uint64) error {
 			read = at
-			if len(ended) >= k.ended {
-				if err := k.end(ctx, ended, at, false, g); err != nil {
-					return err
-				}
+			err := k.pace(ctx, begun)
+			if err == nil && len(ended) >= k.ended {
+				err = k.end(ctx, ended, at, false, g) // which rests by itself
 				clear(ended)
 			}
-			err := k.pace(ctx, begun)
 			begun = time.Now()
 			return err
 		})
@@ -206,7 +194,6 @@ func (k *Keeper) open(ctx context.Context, g goal) (map[[20]byte]bool, error) {
 func (k *Keeper) end(ctx context.Context, ended map[[20]byte]sessions.Outcome, to uint64, last bool,
 	g goal) error {
 	for account, facts := range k.accounts {
-		begun := time.Now()
 		s, release, err := k.borrow(ctx, account)
 		switch {
 		case err != nil:
@@ -214,6 +201,7 @@ func (k *Keeper) end(ctx context.Context, ended map[[20]byte]sessions.Outcome, t
 		case s == nil:
 			continue
 		}
+		begun := time.Now()
 		endAll(s, ended, last, g)
 		release()
 		k.accounts[account] = max(facts, to)

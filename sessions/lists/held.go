@@ -14,6 +14,8 @@ const (
 	maxHeld = 128 << 20
 	// heldFor is how long a span is held after its last use: one search is often followed by another soon.
 	heldFor = 15 * time.Minute
+	// sweepEvery is how often spans are looked for that were not used for so long.
+	sweepEvery = time.Minute
 )
 
 // held holds the spans that are in memory, one for each account whose sessions were listed recently. Records
@@ -83,7 +85,10 @@ func (h *held) borrow(ctx context.Context, account string, wait bool) (_ *span, 
 func (h *held) hurryOf(account string) <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.spans[account].hurry
+	if e := h.spans[account]; e != nil {
+		return e.hurry
+	}
+	return nil // it was dropped; nobody waits for it
 }
 
 // release ends the use of a span, and makes room if too much is held. It drops spans that are not in use,
@@ -102,7 +107,7 @@ func (h *held) release(account string, e *heldSpan) {
 			h.weigh(e)
 		}
 		if h.sweep == nil {
-			h.sweep = time.AfterFunc(heldFor, h.dropIdle)
+			h.sweep = time.AfterFunc(sweepEvery, h.dropIdle)
 		}
 	}
 	<-e.busy
@@ -151,6 +156,6 @@ func (h *held) dropIdle() {
 		}
 	}
 	if h.sweep = nil; len(h.spans) > 0 {
-		h.sweep = time.AfterFunc(heldFor, h.dropIdle)
+		h.sweep = time.AfterFunc(sweepEvery, h.dropIdle)
 	}
 }

@@ -39,6 +39,9 @@ const (
 	// restFor is how long the keeper rests, as a multiple of the time that it worked: it uses a twentieth of
 	// a core at most.
 	restFor = 19
+	// maxRest bounds one rest. Work is measured by the clock, and may have been to wait for the store, or for
+	// a search that used the span.
+	maxRest = 5 * time.Second
 	// startFor bounds how long the keeper rests only as long as it works, until it has read what was stored
 	// at its start. It then uses half a core, so that it is ready before most searches. With a million
 	// sessions in the store this took 50 s.
@@ -54,12 +57,13 @@ const (
 type Keeper struct {
 	lists    *Lists
 	log      zerolog.Logger
-	large    int           // this field and the next five are for tests
+	large    int           // this field and the next six are for tests
 	maxBytes int           // maxKept
 	lag      uint64        // maxLag
 	ended    int           // maxEnded
 	every    time.Duration // passEvery
 	rest     int           // restFor
+	limit    time.Duration // maxRest
 
 	begun    time.Time         // when Serve began
 	started  bool              // what was stored then has been read
@@ -75,7 +79,7 @@ type Keeper struct {
 func NewKeeper(l *Lists, log zerolog.Logger) *Keeper {
 	return &Keeper{
 		lists: l, log: log, large: large, maxBytes: maxKept, lag: maxLag, ended: maxEnded, every: passEvery,
-		rest:     restFor,
+		rest: restFor, limit: maxRest,
 		accounts: map[string]uint64{}, small: map[string]uint64{},
 	}
 }
@@ -111,16 +115,16 @@ func (k *Keeper) pass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var failed error // an account that cannot be read does not keep the others from being followed
 	if g.now.Sub(k.sought) >= seekEvery {
-		if err := k.seek(ctx, g); err != nil {
-			return err
+		if failed = k.seek(ctx, g); failed == nil {
+			k.sought = g.now
 		}
-		k.sought = g.now
 	}
 	if len(k.accounts) == 0 || g.last-k.at < k.lag && g.now.Sub(k.caughtUp) < catchUpEvery {
-		return nil
+		return failed
 	}
-	return k.catchUp(ctx, g)
+	return errors.Join(failed, k.catchUp(ctx, g))
 }
 
 func (k *Keeper) catchUp(ctx context.Context, g goal) error {
@@ -231,7 +235,7 @@ func (k *Keeper) accountAt(ctx context.Context, sequence uint64) (string, error)
 	case err != nil:
 		return "", err
 	}
-	return accountOf(m.Subject), nil
+	return records.AccountOf(m.Subject), nil
 }
 
 // build reads an account's records into the span that searches use. It borrows the span for one window of
@@ -298,7 +302,7 @@ func (k *Keeper) rests(worked time.Duration) time.Duration {
 	if !k.started && time.Since(k.begun) < startFor {
 		rest = min(rest, 1)
 	}
-	return time.Duration(rest) * worked
+	return min(time.Duration(rest)*worked, k.limit)
 }
 
 // pause waits for a time, or until it can receive from hurry.

@@ -1,6 +1,8 @@
 package records
 
 import (
+	"strings"
+
 	"verifyd/natsconf/topology"
 	"verifyd/sessions"
 )
@@ -24,6 +26,17 @@ func RecordSubject(account string, id sessions.ID) string {
 	return topology.BucketSubject(topology.BucketSessions, account+"."+string(id))
 }
 
+// AccountOf returns the account of the session whose record has a subject; empty for the subject of anything
+// else in the bucket.
+func AccountOf(subject string) string {
+	key := strings.TrimPrefix(subject, topology.BucketSubject(topology.BucketSessions, ""))
+	account, id, ok := strings.Cut(key, ".")
+	if !ok || strings.Contains(id, ".") || account+"." == redeemedEntry {
+		return ""
+	}
+	return account
+}
+
 // AnyRecordSubject matches the one record of a session whose account is not known: ids are unique over all
 // accounts. The server looks it up once for each account.
 func AnyRecordSubject(id sessions.ID) string { return RecordSubject("*", id) }
@@ -34,8 +47,11 @@ func progressSubject(id sessions.ID) string {
 	return topology.BucketSubject(topology.BucketSessions, "progress.proof."+string(id))
 }
 
+// redeemedEntry begins the key of an attempt that was spent: the only one of as many words as a record's.
+const redeemedEntry = "redeemed."
+
 func redeemedSubject(attempt string) string {
-	return topology.BucketSubject(topology.BucketSessions, "redeemed."+attempt)
+	return topology.BucketSubject(topology.BucketSessions, redeemedEntry+attempt)
 }
 
 // BindingSubject is the subject of the binding of an identity, by its keyed hash.
