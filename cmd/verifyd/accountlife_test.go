@@ -212,9 +212,9 @@ func TestDeletedAccountOwesItsOutcomes(t *testing.T) {
 		p, err := b.Open(t.Context(), open.VerifyURL)
 		return err == nil && p.Title() == "No longer needed"
 	})
-	if _, out, _ := r.runOnceThere(t, "explain", open.Session); !strings.Contains(out,
+	if _, out, said := r.runOnceThere(t, "explain", open.Session); !strings.Contains(out,
 		"its account was deleted") {
-		t.Errorf("explain:\n%s", out)
+		t.Errorf("explain:\n%s\n%s", out, said)
 	}
 	if code, _, said := r.run(t, "account", "delete", a.ID, "--now"); code != 0 ||
 		!strings.Contains(said, "0 open sessions") {

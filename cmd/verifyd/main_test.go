@@ -136,7 +136,8 @@ func onceThere(t *testing.T, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	natstest.Await(t, "the store answers in time", func() bool {
 		code, out, errOut = verifyd(t, args...)
-		return code == 0 || !strings.Contains(errOut, natsconf.ErrUnavailable.Error())
+		return code == 0 || !strings.Contains(errOut, natsconf.ErrUnavailable.Error()) &&
+			!strings.Contains(errOut, context.DeadlineExceeded.Error())
 	})
 	return code, out, errOut
 }
