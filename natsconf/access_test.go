@@ -9,7 +9,7 @@ import (
 	"verifyd/natsconf"
 )
 
-// Patterns cover and collide as the server's functions have it: all pairs of up to four tokens are compared.
+// Patterns cover and collide as the server's functions have it: all pairs of up to three tokens are compared.
 func TestSubjectsAreTheServers(t *testing.T) {
 	t.Parallel()
 	tokens := []string{"a", "b", "*"}

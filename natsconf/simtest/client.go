@@ -200,7 +200,8 @@ func encodeHeader(h nats.Header) []byte {
 	return out.Bytes()
 }
 
-// matches reports whether a subject matches a pattern.
+// matches reports whether a subject matches a pattern. The broker decides it by itself, and not by package
+// natsconf, which is tested on it.
 func matches(subject, pattern string) bool {
 	for {
 		p, patternRest, patternMore := strings.Cut(pattern, ".")

@@ -187,7 +187,7 @@ var rules = map[string]func(*observer){
 		o.must(o.take(c, 0).TermWithReason("it cannot be read"))
 		o.must(o.take(c, 0).Ack())
 		o.state(0)
-		time.Sleep(2 * time.Second) // it would be redelivered
+		time.Sleep(2 * time.Second) // nothing may come: it would be redelivered by then
 		o.none(c)
 	},
 	"a maximum of pending messages": func(o *observer) {
@@ -210,7 +210,7 @@ var rules = map[string]func(*observer){
 		o.take(c, 0)
 		o.publish("retry.a", "2")
 		o.must(o.take(c, 0).Ack())
-		time.Sleep(ackWait + time.Second) // it would be redelivered
+		time.Sleep(ackWait + time.Second) // nothing may come: it would be redelivered by then
 		o.none(c)
 		o.state(0)
 	},

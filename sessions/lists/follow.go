@@ -14,20 +14,20 @@ import (
 // maxEnded is how many outcomes are read before they are put into the spans: some megabytes.
 const maxEnded = 1 << 16
 
-// borrow returns the kept span of an account. If the span was dropped to make room, or has become small, it
-// returns nil, and the account is no longer kept.
-func (k *Keeper) borrow(ctx context.Context, account string) (_ *span, release func(), err error) {
+// with calls do with the kept span of an account. If the span was dropped to make room, or has become small,
+// the account is no longer kept, and do is not called.
+func (k *Keeper) with(ctx context.Context, account string, do func(*span) error) error {
 	s, release, err := k.lists.held.borrow(ctx, account, true)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
+	defer release()
 	if s.kept > 0 && s.len() >= k.large/2 {
-		return s, release, nil
+		return do(s)
 	}
 	s.kept = 0
-	release()
 	delete(k.accounts, account)
-	return nil, nil, nil
+	return nil
 }
 
 // follow reads the new records, once for all accounts: a consumer for each account would make the server
@@ -35,18 +35,12 @@ func (k *Keeper) borrow(ctx context.Context, account string) (_ *span, release f
 func (k *Keeper) follow(ctx context.Context, g goal) error {
 	from := g.last + 1
 	for account := range k.accounts {
-		s, release, err := k.borrow(ctx, account)
-		switch {
-		case err != nil:
+		if err := k.with(ctx, account, func(s *span) error {
+			s.trim(g.first)
+			err := k.checkHigh(ctx, s, g.last)
+			from = min(from, s.high+1)
 			return err
-		case s == nil:
-			continue
-		}
-		s.trim(g.first)
-		err = k.checkHigh(ctx, s, g.last)
-		from = min(from, s.high+1)
-		release()
-		if err != nil {
+		}); err != nil {
 			return err
 		}
 	}
@@ -64,13 +58,11 @@ func (k *Keeper) follow(ctx context.Context, g goal) error {
 		return err
 	}
 	for account := range k.accounts {
-		s, release, err := k.borrow(ctx, account)
-		switch {
-		case err != nil:
-			return err
-		case s != nil:
+		if err := k.with(ctx, account, func(s *span) error {
 			s.high = max(s.high, g.last)
-			release()
+			return nil
+		}); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -86,15 +78,9 @@ func (k *Keeper) share(ctx context.Context, msgs []jetstream.Msg) error {
 		}
 	}
 	for account, msgs := range of {
-		s, release, err := k.borrow(ctx, account)
-		switch {
-		case err != nil:
-			return err
-		case s != nil:
-			err = s.takeNew(ctx, k.lists, msgs)
-			release()
-		}
-		if err != nil {
+		if err := k.with(ctx, account, func(s *span) error {
+			return s.takeNew(ctx, k.lists, msgs)
+		}); err != nil {
 			return err
 		}
 	}
@@ -172,19 +158,16 @@ func (k *Keeper) outcomes(ctx context.Context, g goal) error {
 func (k *Keeper) open(ctx context.Context, g goal) (map[[20]byte]bool, error) {
 	open := map[[20]byte]bool{}
 	for account := range k.accounts {
-		s, release, err := k.borrow(ctx, account)
-		switch {
-		case err != nil:
-			return nil, err
-		case s == nil:
-			continue
-		}
-		for i := s.indexOf(g.last); i < s.len(); i++ {
-			if r := s.at(i); r.outcome == 0 {
-				open[r.id] = true
+		if err := k.with(ctx, account, func(s *span) error {
+			for i := s.indexOf(g.last); i < s.len(); i++ {
+				if r := s.at(i); r.outcome == 0 {
+					open[r.id] = true
+				}
 			}
+			return nil
+		}); err != nil {
+			return nil, err
 		}
-		release()
 	}
 	return open, nil
 }
@@ -194,17 +177,18 @@ func (k *Keeper) open(ctx context.Context, g goal) (map[[20]byte]bool, error) {
 func (k *Keeper) end(ctx context.Context, ended map[[20]byte]sessions.Outcome, to uint64, last bool,
 	g goal) error {
 	for account, facts := range k.accounts {
-		s, release, err := k.borrow(ctx, account)
-		switch {
-		case err != nil:
+		var begun time.Time // only its own work counts, and not a wait for the span
+		if err := k.with(ctx, account, func(s *span) error {
+			begun = time.Now()
+			endAll(s, ended, last, g)
+			k.accounts[account] = max(facts, to)
+			return nil
+		}); err != nil {
 			return err
-		case s == nil:
+		}
+		if begun.IsZero() { // it is no longer kept
 			continue
 		}
-		begun := time.Now()
-		endAll(s, ended, last, g)
-		release()
-		k.accounts[account] = max(facts, to)
 		if err := k.pace(ctx, begun); err != nil {
 			return err
 		}

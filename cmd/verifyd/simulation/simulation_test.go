@@ -88,7 +88,7 @@ func run(t *testing.T, seed uint64) (w *world) {
 		w = newWorld(t, seed)
 		w.calm = true
 		defer func() {
-			time.Sleep(2 * time.Minute) // a stopped dispatcher ends its work
+			time.Sleep(2 * time.Minute) // in virtual time: a stopped dispatcher ends its work
 			w.serving.Wait()
 		}()
 		ctx, cancel := context.WithCancel(context.Background())
@@ -184,6 +184,7 @@ func (w *world) play(ctx context.Context, by *process) {
 
 // awaitEnd waits until nothing is left to deliver.
 func (w *world) awaitEnd(ctx context.Context, by *process) {
+	// in virtual time, as every sleep here
 	for late := time.Now().Add(endsWithin); time.Now().Before(late); time.Sleep(time.Second) {
 		left := uint64(0)
 		for _, c := range topology.DispatcherConsumers() {
