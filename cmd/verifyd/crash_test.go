@@ -317,8 +317,7 @@ func (c *child) untilPosted(t *testing.T) *walk {
 func TestKillBetweenPostAndAnswerIsUnknown(t *testing.T) {
 	parallel(t)
 	c := newChild(t)
-	c.inbox.hold = make(chan struct{})
-	defer close(c.inbox.hold)
+	defer c.inbox.keepWaiting()()
 	w := c.untilPosted(t)
 	c.restart(t)
 	v := w.api.until(t, w.session.Session, "unknown")

@@ -234,7 +234,7 @@ func TestKillAroundASchedule(t *testing.T) {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel() // without a place: for half a minute it does nothing
 			c := newChild(t)
-			c.inbox.later = "31"
+			c.inbox.retryAfter("31")
 			key := c.makeKey(t, "Harbor Guild", "--policy", "at-least-once")
 			c.env = append(c.env, fmt.Sprintf("%s=%s:1", crashVariable, point))
 			c.start(t)

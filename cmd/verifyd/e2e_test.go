@@ -428,16 +428,13 @@ func TestSendAgainThroughTheAPI(t *testing.T) {
 		}
 	}
 	resend(http.StatusConflict, "nothing_to_send")
-	hold := make(chan struct{})
-	r.inbox.mu.Lock()
-	r.inbox.hold = hold
-	r.inbox.mu.Unlock()
+	answer := r.inbox.keepWaiting()
 	b := demo.NewBrowser()
 	expectTitle(t, must[*demo.Page](t)(b.Press(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in")),
 		http.StatusOK, "You are verified")
 	<-r.inbox.got
 	resend(http.StatusConflict, "delivery_open")
-	close(hold)
+	answer()
 	v := r.api().until(t, s.Session, "delivered")
 	resend(http.StatusAccepted, `"due"`)
 	<-r.inbox.got

@@ -248,18 +248,16 @@ func manage(t *testing.T, edge *rig, commands *accountstore.Store) {
 func TestTermDrains(t *testing.T) {
 	parallel(t)
 	c := newChild(t)
-	answer := make(chan struct{})
-	c.inbox.hold = answer
+	answer := c.inbox.keepWaiting()
 	w := c.untilPosted(t)
 	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	expectText(t, c.log, `"stopping"`)
-	close(answer)
+	answer()
 	if err := c.end(t); err != nil {
 		t.Errorf("exit: %v", err)
 	}
-	c.inbox.hold = nil
 	c.start(t)
 	v := w.api.read(t, w.session.Session)
 	if v.Delivery.State != "delivered" || c.inbox.count(v.ID) != 1 {
@@ -272,7 +270,7 @@ func TestTermDrains(t *testing.T) {
 func TestTermDoesNotWaitForever(t *testing.T) {
 	parallel(t)
 	c := newChild(t) // the callback's time-out is 2 s
-	c.inbox.hold = make(chan struct{})
+	answer := c.inbox.keepWaiting()
 	w := c.untilPosted(t)
 	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -286,8 +284,7 @@ func TestTermDoesNotWaitForever(t *testing.T) {
 	case <-time.After(service.StopWithin(cfg)):
 		t.Fatalf("it has not stopped within %s:\n%s", service.StopWithin(cfg), c.log)
 	}
-	close(c.inbox.hold)
-	c.inbox.hold = nil
+	answer()
 	c.start(t)
 	if v := w.api.read(t, w.session.Session); v.Delivery.State != "unknown" || c.inbox.count(v.ID) != 1 {
 		t.Errorf("delivery %s, %d POSTs", v.Delivery.State, c.inbox.count(v.ID))

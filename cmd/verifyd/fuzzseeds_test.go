@@ -177,7 +177,7 @@ func (w *seedWalk) boot() {
 // sessions are what integrators and users do.
 func (w *seedWalk) sessions() {
 	t, r := w.t, w.r
-	r.inbox.later = "1"
+	r.inbox.retryAfter("1")
 	body := `{"platform":"discord","platform_user_id":"sailor_42","guild_id":"118","callback_url":"` +
 		r.inbox.CallbackURL() + `"}`
 	w.add("edge/api/FuzzDecodeVerification", "init", []byte(body))
@@ -216,7 +216,7 @@ func (w *seedWalk) sessions() {
 	if status != http.StatusOK {
 		t.Fatalf("confirm: %d %s", status, answer)
 	}
-	r.inbox.later = "3600"
+	r.inbox.retryAfter("3600")
 	patient := api{base: r.Base, key: key}
 	w.late = patient.init(t, map[string]any{
 		"platform": "p", "platform_user_id": "u", "callback_url": r.inbox.CallbackURL(),

@@ -182,13 +182,14 @@ type inbox struct {
 	*demo.Integrator
 	ca *localca.Authority
 
+	takes time.Duration // how long each answer takes; set before the first POST
+	got   chan demo.Received
+
 	mu    sync.Mutex
 	posts map[string][]demo.Received // by webhook-id
 	hold  chan struct{}              // if set, answers wait for it
-	takes time.Duration              // how long each answer takes
 	// if set, the first POST of each callback is answered 503 with this Retry-After
 	later string
-	got   chan demo.Received
 }
 
 func newInbox(t *testing.T) *inbox {
@@ -218,7 +219,7 @@ func (in *inbox) take(w http.ResponseWriter, r *http.Request) {
 	in.mu.Lock()
 	id := r.Header.Get("Webhook-Id")
 	in.posts[id] = append(in.posts[id], got)
-	hold, first := in.hold, len(in.posts[id]) == 1
+	hold, later, first := in.hold, in.later, len(in.posts[id]) == 1
 	in.mu.Unlock()
 	in.got <- got
 	select {
@@ -231,8 +232,8 @@ func (in *inbox) take(w http.ResponseWriter, r *http.Request) {
 		case <-r.Context().Done():
 		}
 	}
-	if in.later != "" && first {
-		w.Header().Set("Retry-After", in.later)
+	if later != "" && first {
+		w.Header().Set("Retry-After", later)
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
@@ -251,6 +252,13 @@ func (in *inbox) keepWaiting() (answer func()) {
 		in.hold = nil
 		close(hold)
 	}
+}
+
+// retryAfter has the first POST of each callback answered 503 with this Retry-After; empty: no longer.
+func (in *inbox) retryAfter(seconds string) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.later = seconds
 }
 
 func (in *inbox) count(sid string) int { return in.posted("cb_" + sid) }

@@ -65,8 +65,7 @@ func TestPowerLoss(t *testing.T) {
 			disk := natstest.NewDisk(t, filepath.Join(c.dir, "store"))
 			t.Cleanup(func() { c.kill() }) // before the filesystem goes
 			c.env = append(c.env, "VERIFYD_SYNC="+mode)
-			c.inbox.hold = make(chan struct{})
-			t.Cleanup(func() { close(c.inbox.hold) })
+			t.Cleanup(c.inbox.keepWaiting())
 			c.start(t)
 			key := c.makeKey(t, "Harbor Guild", "--rate-limit", "100000/s")
 			w := &walk{c: c, api: api{base: c.base(), key: key}, browser: demo.NewBrowser()}

@@ -112,24 +112,23 @@ func (c *child) fill(t *testing.T) (older olderStore, away string) {
 		want[w.session.Session] = delivery
 	}
 	ends("delivered")
-	c.inbox.later = "1" // the first POST of each callback is answered 503
+	c.inbox.retryAfter("1")
 	ends("rejected")
-	c.inbox.later = ""
+	c.inbox.retryAfter("")
 	away = natstest.Address(t)
 	want[b.sign(t, "https://"+away+"/callbacks").session.Session] = "due"
 	pending := b.api.init(t, map[string]any{
 		"platform": "p", "platform_user_id": "u", "guild_id": "g", "callback_url": c.inbox.CallbackURL(),
 	})
 	want[pending.Session] = "none"
-	c.inbox.hold = make(chan struct{})
+	answer := c.inbox.keepWaiting()
 	open := b.sign(t, c.inbox.CallbackURL()).session.Session
 	<-c.inbox.got
 	if v := b.api.until(t, open, "claimed"); v.Delivery.State != "claimed" {
 		t.Fatal(v)
 	}
 	c.kill()
-	close(c.inbox.hold)
-	c.inbox.hold = nil
+	answer()
 	c.start(t)
 	want[open] = "unknown"
 	for token, delivery := range want {
