@@ -21,7 +21,7 @@ const (
 
 // AtBoot repeats a call in short tries until it succeeds, fails with a lasting error, or ctx ends: while a
 // cluster elects the leader of a stream, no server answers for it. The waiting functions are called once,
-// with the first try's error, when there is another try.
+// with the first try's error, when there is another try. The error after ctx's deadline is ErrUnavailable.
 func AtBoot(ctx context.Context, do func(ctx context.Context) error, lasting func(error) bool,
 	waiting ...func(error)) error {
 	for {
@@ -35,6 +35,9 @@ func AtBoot(ctx context.Context, do func(ctx context.Context) error, lasting fun
 		waiting = nil
 		select {
 		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return fmt.Errorf("%w: no answer in time (last: %w)", ErrUnavailable, err)
+			}
 			return fmt.Errorf("%w (last: %w)", ctx.Err(), err)
 		case <-time.After(bootPause):
 		}

@@ -119,6 +119,12 @@ func TestAtBootTriesAgain(t *testing.T) {
 		return false
 	})
 	if !errors.Is(err, context.Canceled) || !errors.Is(err, passing) {
-		t.Errorf("at the end of its time: %v, want both that and the last fault", err)
+		t.Errorf("at its cancellation: %v, want both that and the last error", err)
+	}
+	ctx, cancel = context.WithDeadline(t.Context(), time.Now())
+	defer cancel()
+	err = natsconf.AtBoot(ctx, func(context.Context) error { return passing }, func(error) bool { return false })
+	if !errors.Is(err, natsconf.ErrUnavailable) || !errors.Is(err, passing) {
+		t.Errorf("at its deadline: %v, want both that the store is not available and the last error", err)
 	}
 }
