@@ -123,7 +123,9 @@ func TestAtBootTriesAgain(t *testing.T) {
 	}
 	ctx, cancel = context.WithDeadline(t.Context(), time.Now())
 	defer cancel()
-	err = natsconf.AtBoot(ctx, func(context.Context) error { return passing }, func(error) bool { return false })
+	err = natsconf.AtBoot(ctx, func(context.Context) error { return passing }, func(error) bool {
+		return false
+	})
 	if !errors.Is(err, natsconf.ErrUnavailable) || !errors.Is(err, passing) {
 		t.Errorf("at its deadline: %v, want both that the store is not available and the last error", err)
 	}
