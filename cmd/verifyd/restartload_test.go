@@ -26,10 +26,12 @@ const (
 // provider, on the way back from it, or about to press. All of them finish, each session has one outcome, and
 // each receiver gets one POST.
 //
-// It runs alone: with other tests the users would wait for the processor longer than their patience.
+// With hundreds it runs alone: with other tests the users would wait for the processor longer than their
+// patience.
 func TestUsersInTheMiddleOfARestart(t *testing.T) {
 	n := usersAtRestart
 	if testing.Short() {
+		parallelHeavy(t)
 		n = usersAtRestartShort
 	}
 	c := newChild(t)

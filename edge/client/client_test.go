@@ -171,8 +171,11 @@ func TestWhatIsTriedAgain(t *testing.T) {
 					t.Errorf("asked with idempotency key %q", a.idempotency)
 				}
 			}
+			if len(c.answers) == 1 {
+				return // the next Start fails as this one did
+			}
 			if _, err := cl.Start(t.Context(), v); err != nil {
-				return
+				t.Fatalf("the next Start: %v", err)
 			}
 			again := s.requests()[len(s.requests())-1].idempotency
 			if (again == key) != (c.key != "") {

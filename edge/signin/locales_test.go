@@ -205,7 +205,7 @@ func TestLanguageSwitch(t *testing.T) {
 // Every page of a session links to the list of languages, which links back to it.
 func TestLanguagesOfEveryState(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, setup{})
+	r := newRig(t, setup{waiting: briefly()})
 	b := r.browser()
 	ended := func(o sessions.Outcome) sessions.Token {
 		session, token := r.session()
@@ -268,7 +268,7 @@ func TestLanguagesOfEveryState(t *testing.T) {
 // reads nothing from the store, changes nothing, sets no cookie, and repeats only known parts of an address.
 func TestListOfLanguages(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, setup{prefix: "/v"})
+	r := newRig(t, setup{prefix: "/v", waiting: briefly()})
 	session, token := r.session()
 	b := r.browser()
 	other := strings.Repeat("A", 43) // or never existed: the list does not know

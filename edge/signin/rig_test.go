@@ -116,6 +116,10 @@ type setup struct {
 	deaf     bool           // the completions' writer does not run
 }
 
+// briefly is how requests wait for a store that a test takes away: not for long, but long enough for a busy
+// machine while it is there.
+func briefly() *limit.Waiting { return limit.NewWaiting(3*time.Second, limit.DefaultWaiting) }
+
 // rig is the real thing: embedded JetStream, the dev network, and an HTTP server with the routes.
 type rig struct {
 	t      testing.TB

@@ -224,7 +224,7 @@ func TestLinksThatLeadNowhere(t *testing.T) {
 // No secret and no identity ever reaches the log.
 func TestLogHoldsNoSecret(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, setup{})
+	r := newRig(t, setup{waiting: briefly()})
 	_, token := r.session()
 	b := r.browser()
 	secrets := []string{token.Reveal(), "subject_marker"}

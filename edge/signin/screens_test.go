@@ -215,7 +215,7 @@ func statesElsewhere(t *testing.T) map[string]shownState {
 	t.Helper()
 	many := newRig(t, setup{networks: 3})
 	_, manyToken := many.session(func(q *sessions.Request) { q.GuildID = "" })
-	away := newRig(t, setup{})
+	away := newRig(t, setup{waiting: briefly()})
 	_, awayToken := away.session()
 	away.away()
 	expired := newRig(t, setup{})

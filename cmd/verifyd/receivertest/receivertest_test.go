@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"log"
@@ -27,7 +28,13 @@ import (
 	"verifyd/edge/client"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "16"); err != nil { // they wait for slow senders, and hardly compute
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
@@ -119,6 +126,7 @@ func goReceiver(t *testing.T) http.Handler {
 const again = "The same webhook-id again"
 
 func TestAGoodReceiverPasses(t *testing.T) {
+	t.Parallel()
 	r := run(t, receive(t, goReceiver(t)))
 	expect(t, r, map[string]receivertest.Outcome{again: receivertest.Look})
 	if r.Failed() != 0 || len(r.Checks) < 12 {
@@ -128,6 +136,7 @@ func TestAGoodReceiverPasses(t *testing.T) {
 
 // A receiver that speaks plain HTTP on this machine is tried by the same client, through the front.
 func TestAReceiverOnThisMachine(t *testing.T) {
+	t.Parallel()
 	s := httptest.NewServer(goReceiver(t))
 	t.Cleanup(s.Close)
 	for _, url := range []string{s.URL, strings.Replace(s.URL, "127.0.0.1", "localhost", 1) + "/hook"} {
@@ -206,6 +215,7 @@ func (s *sloppy) signed(h http.Header, body []byte) bool {
 
 // Each fault is found, and nothing else is.
 func TestFaultsAreFound(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		receiver *sloppy
 		want     map[string]receivertest.Outcome
@@ -292,6 +302,7 @@ func TestFaultsAreFound(t *testing.T) {
 
 // A receiver that treats the first packet as the whole request fails only at the slow sender.
 func TestTheSlowSenderIsSlow(t *testing.T) {
+	t.Parallel()
 	s := httptest.NewUnstartedServer(nil)
 	good := goReceiver(t)
 	s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -308,6 +319,7 @@ func TestTheSlowSenderIsSlow(t *testing.T) {
 }
 
 func TestNoReceiver(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -327,6 +339,7 @@ func TestNoReceiver(t *testing.T) {
 
 // An interrupted dial tells a waiting caller nothing about the receiver.
 func TestTheEndOfAWaitIsNoAnswer(t *testing.T) {
+	t.Parallel()
 	s := httptest.NewServer(goReceiver(t))
 	t.Cleanup(s.Close)
 	b, err := receivertest.New(options(s.URL, nil))
@@ -370,6 +383,7 @@ func TestTheGuardHolds(t *testing.T) {
 }
 
 func TestReports(t *testing.T) {
+	t.Parallel()
 	r := run(t, receive(t, &sloppy{ignoresTime: true}))
 	var table, doc bytes.Buffer
 	if err := r.Print(&table); err != nil {
