@@ -17,12 +17,16 @@ type troubled struct {
 	publisher
 
 	mu sync.Mutex
-	// results of the next messages: ErrUncertain, which are stored, errLost and ErrUnavailable, which are not
+	// results of the next messages: ErrUncertain, which are stored, errLost and ErrUnavailable, which are
+	// not, and errResent
 	results []error
 }
 
 // errLost is a message on its way to a dead server: it is unknown that it is not stored.
 var errLost = errors.New("lost on its way")
+
+// errResent is a message that the writer itself sent again: its answer has no total.
+var errResent = errors.New("sent again")
 
 func (p *troubled) Publish(ctx context.Context, m *nats.Msg) (natsconf.Ack, error) {
 	p.mu.Lock()
@@ -36,6 +40,11 @@ func (p *troubled) Publish(ctx context.Context, m *nats.Msg) (natsconf.Ack, erro
 		return p.publisher.Publish(ctx, m)
 	case errors.Is(result, errLost):
 		return natsconf.Ack{}, natsconf.ErrUncertain
+	case errors.Is(result, errResent):
+		if _, err := p.publisher.Publish(ctx, m); err != nil {
+			return natsconf.Ack{}, err
+		}
+		return p.publisher.Publish(ctx, m)
 	case errors.Is(result, natsconf.ErrUncertain):
 		if _, err := p.publisher.Publish(ctx, m); err != nil {
 			return natsconf.Ack{}, err
@@ -55,6 +64,7 @@ func TestUnitsAreGivenBackInTheEnd(t *testing.T) {
 		"the count is refused":             {refused},
 		"it is stored, and asked for":      {stored, stored, stored},
 		"it is lost, and asked for":        {lost, stored, lost, refused},
+		"it is stored, and the total not":  {errResent, refused},
 		"its return is stored":             {nil, stored},
 		"its return is lost":               {nil, lost},
 		"its return is refused for long":   {nil, refused, refused, refused, lost, stored, stored},

@@ -177,7 +177,8 @@ func (q *Quota) count(ctx context.Context, account string, n int64, now time.Tim
 	var uncertain error
 	for range wait.Tries(ctx, 1) {
 		ack, err := q.counter.Publish(ctx, m)
-		if err == nil && ack.Duplicate { // the answer is the earlier one's, without the total
+		counted := err == nil && ack.Duplicate
+		if counted { // by an earlier try, perhaps one of the writer's own: the answer has no total
 			ack, err = q.counter.Publish(ctx, message(account, now, "+0"))
 		}
 		switch {
@@ -186,6 +187,8 @@ func (q *Quota) count(ctx context.Context, account string, n int64, now time.Tim
 		case err == nil: // it is not known whose the unit is
 			return 0, fmt.Errorf("count session: %w: the acknowledgement carries no total",
 				natsconf.ErrUncertain)
+		case counted:
+			uncertain = fmt.Errorf("count session: %w: its total: %w", natsconf.ErrUncertain, err)
 		case errors.Is(err, natsconf.ErrUncertain):
 			uncertain = fmt.Errorf("count session: %w", err)
 		case uncertain == nil:
