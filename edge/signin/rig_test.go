@@ -116,8 +116,8 @@ type setup struct {
 	deaf     bool           // the completions' writer does not run
 }
 
-// briefly is how requests wait for a store that a test takes away: not for long, but long enough for a busy
-// machine while it is there.
+// briefly is how requests wait in tests that stop the store and do not test the wait: three seconds, enough
+// for a busy machine while the store is there.
 func briefly() *limit.Waiting { return limit.NewWaiting(3*time.Second, limit.DefaultWaiting) }
 
 // rig is the real thing: embedded JetStream, the dev network, and an HTTP server with the routes.
