@@ -315,7 +315,7 @@ func (c *child) untilPosted(t *testing.T) *walk {
 // The process dies while the receiver has the POST and has not answered: its end cannot be known, so it is
 // reported as unknown, and it is not sent again.
 func TestKillBetweenPostAndAnswerIsUnknown(t *testing.T) {
-	parallel(t)
+	parallelIdle(t)
 	c := newChild(t)
 	defer c.inbox.keepWaiting()()
 	w := c.untilPosted(t)

@@ -232,7 +232,7 @@ func TestKillAroundASchedule(t *testing.T) {
 	t.Parallel()
 	for _, point := range append([]string{crashpoint.BeforeAck, crashpoint.AfterAck}, crashpoint.Waiting...) {
 		t.Run(point, func(t *testing.T) {
-			t.Parallel() // without a place: for half a minute it does nothing
+			parallelIdle(t)
 			c := newChild(t)
 			c.inbox.retryAfter("31")
 			key := c.makeKey(t, "Harbor Guild", "--policy", "at-least-once")

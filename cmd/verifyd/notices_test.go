@@ -103,7 +103,7 @@ func TestNoticesArriveByPost(t *testing.T) {
 // What only this process knows is reported, too: a receiver that fails and recovers, outcomes that wait for a
 // person, a quota, and a key.
 func TestNoticesReportWhatHappens(t *testing.T) {
-	parallel(t)
+	parallelIdle(t)
 	r := alarming(t)
 	a := r.noticed(t, r.inbox.CallbackURL())
 	attempt := func(session sessions.ID, v facts.Verdict, c failure.Class) {

@@ -45,6 +45,13 @@ func parallel(t *testing.T) {
 	take(t, lights)
 }
 
+// parallelIdle lets a test that waits nearly all of its time run in parallel with all others, without a slot.
+func parallelIdle(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	natstest.Clock(t)
+}
+
 // parallelHeavy lets a test that loads the machine run in parallel with others.
 func parallelHeavy(t *testing.T) {
 	t.Helper()
