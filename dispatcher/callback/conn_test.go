@@ -52,6 +52,7 @@ func TestOneConnectionCarriesABurst(t *testing.T) {
 
 // TestAnswersThatEndTheConnection: after data that may be the next answer no request may be sent.
 func TestAnswersThatEndTheConnection(t *testing.T) {
+	t.Parallel()
 	for _, answer := range []string{
 		"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
 		"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok",

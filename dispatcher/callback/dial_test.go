@@ -111,6 +111,7 @@ func listen(t *testing.T, greeting string, hold bool) string {
 }
 
 func TestReceiversThatDoNotSpeakTLS(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		address string
 		detail  string

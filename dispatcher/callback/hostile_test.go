@@ -197,6 +197,7 @@ func TestAnswerCutAtEveryByte(t *testing.T) {
 // TestTheVerdictDoesNotWaitForTheRest: with a minute for the whole attempt, a receiver that hangs after its
 // status line gets only the grace.
 func TestTheVerdictDoesNotWaitForTheRest(t *testing.T) {
+	t.Parallel()
 	for _, said := range []string{"HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok"} {
 		r := receive(t, nil, func(p peer) { p.say(said) })
 		answer := attempt(t.Context(), t, newClient(time.Minute), r.url(t))

@@ -328,8 +328,7 @@ func wantNoTunnel(t *testing.T, name string, cn *callback.Conn, err error, u url
 
 // TestProxiesThatCannotBeSpokenTo: failures before the proxy gets a request.
 func TestProxiesThatCannotBeSpokenTo(t *testing.T) {
-	gone := startEgress(t, nil, nil)
-	gone.stop()
+	t.Parallel()
 	hold := func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 	silent := startEgressGreeting(t, nil, hold, nil)
 	closing := startEgressGreeting(t, nil, func(net.Conn) {}, nil)
@@ -358,7 +357,7 @@ func TestProxiesThatCannotBeSpokenTo(t *testing.T) {
 	names := serveNames(t, func(string, int) ([]netip.Addr, int) { return nil, dnsNoName })
 	for name, row := range map[string]struct{ proxy, detail string }{
 		"nobody listens": {
-			"http://" + address(gone),
+			"http://" + closedPort(t),
 			"the egress proxy refused the connection: nothing listens on that port",
 		},
 		"its name does not resolve": {"http://proxy.example:3128", "the egress proxy's name did not resolve"},
@@ -430,6 +429,7 @@ func TestTheProxyMayBeNamedAndPrivate(t *testing.T) {
 
 // TestReceiversBehindAProxy: a failure of the receiver inside the tunnel is reported as the receiver's.
 func TestReceiversBehindAProxy(t *testing.T) {
+	t.Parallel()
 	bothWays(t, func(t *testing.T, config *tls.Config) {
 		e := startEgress(t, config, nil)
 		c := clientThrough(e.proxy(t), quick)
@@ -458,7 +458,7 @@ func TestReceiversBehindAProxy(t *testing.T) {
 			},
 			"nobody listens": {
 				closedPort(t), failure.Connect,
-				"the egress proxy could not reach 127.0.0.1: it answered 503",
+				"the egress proxy could not reach 127.0.0.5: it answered 503",
 			},
 		} {
 			notSent := mustNotDial(t, c, mustURL(t, "https://"+row.address+"/"))
@@ -501,9 +501,10 @@ func TestReceiversBehindAProxy(t *testing.T) {
 	})
 }
 
+// closedPort returns an address on which no test listens: on a shared one, another test might get the port.
 func closedPort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", "127.0.0.5:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -615,6 +616,7 @@ func TestProxyTriesTheNextAddress(t *testing.T) {
 // TestASilentAddressBehindAProxyDelaysOnly: while the proxy waits for the first address, the second is tried
 // in parallel.
 func TestASilentAddressBehindAProxyDelaysOnly(t *testing.T) {
+	t.Parallel()
 	bothWays(t, func(t *testing.T, config *tls.Config) {
 		public := receiveOn(t, "127.0.0.2:0", nil, okAnswer)
 		_, port, _ := strings.Cut(public.listener.Addr().String(), ":")

@@ -23,7 +23,13 @@ import (
 	"verifyd/sessions/urlpolicy"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Budget(m, 30*time.Second)) }
+func TestMain(m *testing.M) {
+	// All that only wait, at once. Not among them are those that need one port on two addresses, which
+	// another test could have, and those with many receivers or proxies, which send without end: beside them
+	// a handshake may take a busy machine longer than the others' timeouts.
+	natstest.Parallel(16)
+	goleak.VerifyTestMain(natstest.Budget(m, 30*time.Second))
+}
 
 const (
 	testSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

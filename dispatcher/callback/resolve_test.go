@@ -225,6 +225,7 @@ func TestNamesThatResolveToForbiddenRanges(t *testing.T) {
 }
 
 func TestNamesWithoutAnAddress(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		code   int
 		detail string
@@ -262,6 +263,7 @@ func TestTheNextAddressIsTried(t *testing.T) {
 // TestASilentAddressDelaysOnly: the first address swallows the connection attempt; the second is tried in
 // parallel.
 func TestASilentAddressDelaysOnly(t *testing.T) {
+	t.Parallel()
 	public := receiveOn(t, "127.0.0.2:0", nil, okAnswer)
 	_, port, _ := strings.Cut(public.listener.Addr().String(), ":")
 	c := serveNames(t, always("127.0.0.3", "127.0.0.2")).client(loopback, time.Minute)
@@ -274,6 +276,7 @@ func TestASilentAddressDelaysOnly(t *testing.T) {
 }
 
 func TestSilentAddressesAreGivenUp(t *testing.T) {
+	t.Parallel()
 	c := serveNames(t, always("127.0.0.3")).client(loopback, quick)
 	callback.Stall(c, "127.0.0.3")
 	notSent := mustNotDial(t, c, mustURL(t, "https://hooks.example/"))
