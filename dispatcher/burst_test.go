@@ -24,16 +24,22 @@ import (
 func (h *fixture) waiting(t *testing.T, r *receiver, n int) []sessions.ID {
 	t.Helper()
 	ids := h.prepare(t, &occupancy{urls: []string{r.URL}}, n)
+	h.completeAtOnce(t, ids)
+	return ids
+}
+
+// completeAtOnce completes sessions, many concurrently.
+func (h *fixture) completeAtOnce(t *testing.T, ids []sessions.ID) {
+	t.Helper()
 	var wg sync.WaitGroup
 	for worker := range 32 {
 		wg.Go(func() {
-			for i := worker; i < n; i += 32 {
+			for i := worker; i < len(ids); i += 32 {
 				h.readAndComplete(t, ids[i])
 			}
 		})
 	}
 	wg.Wait()
-	return ids
 }
 
 // burst is how many deliveries wait for one receiver.

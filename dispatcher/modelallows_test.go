@@ -20,7 +20,7 @@ import (
 func TestModelAllowsWhatWasSeen(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []sessions.Policy{sessions.PolicyOnce, sessions.PolicyAtLeastOnce} {
-		h := start(t)
+		h := startFirst(t)
 		config := h.config()
 		config.DefaultPolicy, config.RetryFor, config.Metrics = policy, 4*time.Second, nil
 		var busy, broke atomic.Int32

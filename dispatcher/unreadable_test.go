@@ -84,6 +84,7 @@ func (h *fixture) leftTo(t *testing.T, c topology.Consumer) uint64 {
 // A message in a completion's or a requested attempt's place that cannot be read is reported and, after a few
 // tries, dropped. Others are delivered.
 func TestUnreadableMessagesAreLetGo(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	told := h.telling(t)
 	r := h.receive(t, "127.0.0.1", status(204))
@@ -116,6 +117,7 @@ func TestUnreadableMessagesAreLetGo(t *testing.T) {
 // It is not known whose claim it is: its owner may have sent, so no other process does. The attempt is
 // settled as unknown, and a person may send again.
 func TestUnreadableClaimIsNeverSent(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	r := h.receive(t, "127.0.0.1", status(204))
 	c := h.complete(t, r.URL, "u", verified)
@@ -143,6 +145,7 @@ func TestUnreadableClaimIsNeverSent(t *testing.T) {
 
 // Under at-least-once an attempt that may have been sent is sent again, as with any other that is unknown.
 func TestUnreadableClaimUnderAtLeastOnce(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	r := h.receive(t, "127.0.0.1", status(204))
 	c := h.complete(t, r.URL, "u", verified)
@@ -161,10 +164,12 @@ func TestUnreadableClaimUnderAtLeastOnce(t *testing.T) {
 // After a delivery has ended, an unreadable claim reopens nothing, under either policy. It only blocks the
 // attempt if a person requests exactly that one.
 func TestUnreadableClaimAfterTheEndReopensNothing(t *testing.T) {
+	t.Parallel()
 	for name, policy := range map[string]sessions.Policy{
 		"once": sessions.PolicyOnce, "at least once": sessions.PolicyAtLeastOnce,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			h := start(t)
 			r := h.receive(t, "127.0.0.1", status(204))
 			c := h.complete(t, r.URL, "u", verified)
@@ -205,10 +210,12 @@ func TestUnreadableClaimAfterTheEndReopensNothing(t *testing.T) {
 // The end of an attempt cannot be stored if another message is in the result's place. It was sent once, and
 // is not sent again.
 func TestUnreadableResultIsNotSentAgain(t *testing.T) {
+	t.Parallel()
 	for name, policy := range map[string]sessions.Policy{
 		"once": sessions.PolicyOnce, "at least once": sessions.PolicyAtLeastOnce,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			h := start(t)
 			r := h.receive(t, "127.0.0.1", status(204))
 			c := h.complete(t, r.URL, "u", verified)
@@ -246,6 +253,7 @@ func (h *fixture) acknowledge(t *testing.T) {
 
 // An overwritten hint gives a delivery no more time: it is stored again as one since the completion.
 func TestUnreadableScheduleAddsNoTime(t *testing.T) {
+	t.Parallel()
 	h := start(t)
 	r := h.receive(t, alone(), status(204))
 	r.Close()
@@ -266,8 +274,10 @@ func TestUnreadableScheduleAddsNoTime(t *testing.T) {
 // A hint that was overwritten, while it waits or when it is due, is reconstructed from the facts: the
 // delivery is not lost.
 func TestUnreadableHintLosesNoDelivery(t *testing.T) {
+	t.Parallel()
 	for name, subject := range map[string]string{"a schedule": "schedule.", "what is due": "retry."} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			h := start(t)
 			told := h.telling(t)
 			r := h.receive(t, "127.0.0.1", status(204))
