@@ -248,15 +248,7 @@ func TestGuard(t *testing.T) {
 			mustIssue(t, localca.Certificate{Hosts: []string{"*.hooks.example"}}),
 		},
 	}
-	var public *receiver
-	var port string
-	for free := false; !free; { // another process may have this port at the other address
-		public = receiveOn(t, "127.0.0.2:0", conf, okAnswer)
-		_, port, _ = strings.Cut(public.listener.Addr().String(), ":")
-		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
-			free = l.Close() == nil
-		}
-	}
+	public, port := receivePublic(t, conf)
 	traps := []*receiver{receiveOn(t, "127.0.0.1:"+port, conf, okAnswer)}
 	if l, err := net.Listen("tcp", "[::1]:"+port); err == nil { // if the machine has IPv6
 		_ = l.Close()

@@ -2,6 +2,7 @@ package callback_test
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"net"
 	"net/netip"
@@ -128,12 +129,24 @@ func always(ips ...string) func(string, int) ([]netip.Addr, int) {
 // onlySecond plays the public internet: 127.0.0.2 may be reached, 127.0.0.1 may not.
 var onlySecond = urlpolicy.NewPolicy([]netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}, nil)
 
+// receivePublic starts a receiver on 127.0.0.2 whose port is free on 127.0.0.1: another process may have it.
+func receivePublic(t *testing.T, config *tls.Config) (public *receiver, port string) {
+	t.Helper()
+	for free := false; !free; {
+		public = receiveOn(t, "127.0.0.2:0", config, okAnswer)
+		_, port, _ = strings.Cut(public.listener.Addr().String(), ":")
+		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
+			free = l.Close() == nil
+		}
+	}
+	return public, port
+}
+
 // publicAndTrap starts a receiver on 127.0.0.2 and one on the same port of 127.0.0.1 that must not be
 // reached.
 func publicAndTrap(t *testing.T) (public, trap *receiver, u urlpolicy.URL) {
 	t.Helper()
-	public = receiveOn(t, "127.0.0.2:0", nil, okAnswer)
-	_, port, _ := strings.Cut(public.listener.Addr().String(), ":")
+	public, port := receivePublic(t, nil)
 	trap = receiveOn(t, "127.0.0.1:"+port, nil, okAnswer)
 	u, err := onlySecond.Parse("https://hooks.example:" + port + "/")
 	if err != nil {
