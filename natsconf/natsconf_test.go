@@ -19,7 +19,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	natstest.Parallel(8)
+	natstest.Parallel(16)
 	goleak.VerifyTestMain(natstest.Budget(m, 90*time.Second))
 }
 

@@ -18,9 +18,13 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Budget(m, 15*time.Second)) }
+func TestMain(m *testing.M) {
+	natstest.Parallel(8)
+	goleak.VerifyTestMain(natstest.Budget(m, 15*time.Second))
+}
 
 func TestWhoIsThere(t *testing.T) {
+	t.Parallel()
 	conn := natstest.Start(t)
 	ask := func() []fleet.Process {
 		t.Helper()
@@ -65,8 +69,17 @@ func TestWhoIsThere(t *testing.T) {
 	}
 }
 
+// If nobody answers, nobody runs.
+func TestNobodyRuns(t *testing.T) {
+	t.Parallel()
+	if is, err := fleet.AnyRunning(t.Context(), natstest.Start(t)); is || err != nil {
+		t.Errorf("somebody runs: %t, %v", is, err)
+	}
+}
+
 // A process that answers late counts.
 func TestLateAnswerCounts(t *testing.T) {
+	t.Parallel()
 	conn := natstest.Start(t)
 	anybody := func() bool {
 		t.Helper()
@@ -75,9 +88,6 @@ func TestLateAnswerCounts(t *testing.T) {
 			t.Fatal(err)
 		}
 		return is
-	}
-	if anybody() {
-		t.Error("nobody runs")
 	}
 	sub, err := conn.NC.Subscribe(topology.SubjectFleet, func(m *nats.Msg) {
 		time.AfterFunc(time.Second, func() { _ = m.Respond([]byte(`{"id":"slow"}`)) })

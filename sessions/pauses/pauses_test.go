@@ -19,7 +19,10 @@ import (
 	"verifyd/sessions/urlpolicy"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Budget(m, 15*time.Second)) }
+func TestMain(m *testing.M) {
+	natstest.Parallel(8)
+	goleak.VerifyTestMain(natstest.Budget(m, 15*time.Second))
+}
 
 func newStore(t *testing.T, conn *natsconf.Conn, now func() time.Time) *pauses.Store {
 	t.Helper()
@@ -31,6 +34,7 @@ func newStore(t *testing.T, conn *natsconf.Conn, now func() time.Time) *pauses.S
 }
 
 func TestPauseBeginsAndEnds(t *testing.T) {
+	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	s := newStore(t, natstest.Start(t), func() time.Time { return now })
 	if _, err := s.End(t.Context(), "bot.example.com", "olga"); !errors.Is(err, pauses.ErrNotPaused) {
@@ -62,6 +66,7 @@ func TestPauseBeginsAndEnds(t *testing.T) {
 }
 
 func TestBadPauses(t *testing.T) {
+	t.Parallel()
 	conn := natstest.Start(t)
 	s := newStore(t, conn, nil)
 	for _, host := range []string{
@@ -98,6 +103,7 @@ func TestBadPauses(t *testing.T) {
 // A pause does not last until the oldest waiting callback leaves the store, however many pauses came before
 // it.
 func TestPauseFitsWhatIsLeft(t *testing.T) {
+	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	s := newStore(t, natstest.Start(t), func() time.Time { return now })
 	oldest := now.Add(-50 * time.Hour)
@@ -125,6 +131,7 @@ func TestPauseFitsWhatIsLeft(t *testing.T) {
 // A newer build's pause, of whatever shape, is neither ended nor overwritten: that build reads it. Garbage is
 // no newer build's.
 func TestNewerPausesAreLeft(t *testing.T) {
+	t.Parallel()
 	conn := natstest.Start(t)
 	s := newStore(t, conn, nil)
 	if _, err := s.Begin(t.Context(), "bot.example.com", "olga", "", time.Hour); err != nil {
@@ -161,6 +168,7 @@ func TestNewerPausesAreLeft(t *testing.T) {
 
 // Of many concurrent changes of one host's pause each stores its own, and a mirror ends with the stored one.
 func TestManyChangeOnePause(t *testing.T) {
+	t.Parallel()
 	conn := natstest.Start(t)
 	s := newStore(t, conn, nil)
 	m := pauses.NewMirror(conn, zerolog.Nop())

@@ -25,7 +25,7 @@ import (
 var operator = access.Operator("")
 
 func TestMain(m *testing.M) {
-	natstest.Parallel(8)
+	natstest.Parallel(16)
 	goleak.VerifyTestMain(natstest.Budget(m, 30*time.Second))
 }
 

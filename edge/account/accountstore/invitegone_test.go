@@ -10,6 +10,7 @@ import (
 
 // A member who loses the right to invite cannot return with an invite made before.
 func TestInvitesGoWithTheRightToInvite(t *testing.T) {
+	t.Parallel()
 	for name, lose := range map[string]func(h harness, id string) error{
 		"removed": func(h harness, id string) error {
 			return err2(h.store.RemoveMember(t.Context(), ada.Actor(), id, "dev", "bob"))
@@ -19,6 +20,7 @@ func TestInvitesGoWithTheRightToInvite(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			h := start(t)
 			a := h.account(t, "a", ada)
 			bob := account.Member{Network: "dev", Subject: "bob", Name: "Ada", Role: access.RoleOwner}

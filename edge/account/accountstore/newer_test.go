@@ -23,6 +23,7 @@ func TestNewerKeysAndAccountsAreNotJudged(t *testing.T) {
 		topology.BucketKeys: "key", topology.BucketAccounts: "account",
 	} {
 		t.Run(what, func(t *testing.T) {
+			t.Parallel()
 			h := start(t)
 			a, err := h.store.CreateAccount(t.Context(), operator, "Harbor Guild")
 			if err != nil {

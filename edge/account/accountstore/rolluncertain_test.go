@@ -108,6 +108,7 @@ func TestRollWithoutAnAnswerLeavesAKeyThatWorks(t *testing.T) {
 	t.Parallel()
 	for name, swallow := range map[string]bool{"stored": false, "lost": true} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			near, far, a := farStore(t, "Nats-Batch-Commit", swallow)
 			_, old, err := near.CreateKey(t.Context(), operator, a.ID, account.KeyOptions{})
 			if err != nil {
@@ -145,6 +146,7 @@ func TestRotationWithoutAnAnswerReturnsTheSecret(t *testing.T) {
 	t.Parallel()
 	for name, swallow := range map[string]bool{"stored": false, "lost": true} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			near, far, a := farStore(t, "PUB $KV.accounts.", swallow)
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 			defer cancel()

@@ -49,6 +49,7 @@ func second(f func(c *link)) func(n int32, c *link) {
 // If a kept connection ends at any byte of the answer, the request arrived once: a POST is answered or is an
 // error; a GET is repeated if not one byte of an answer arrived. Nothing hangs, and the next request works.
 func TestConnectionThatEndsAtEachByteOfTheAnswer(t *testing.T) {
+	t.Parallel()
 	for form, whole := range map[string]string{"length": answer("/code"), "chunked": chunked("/code")} {
 		for way, end := range ends {
 			for n := range len(whole) + 1 {
@@ -92,6 +93,7 @@ func TestConnectionThatEndsAtEachByteOfTheAnswer(t *testing.T) {
 
 // The provider ends the connection after some bytes of the request.
 func TestConnectionThatEndsWithinTheRequest(t *testing.T) {
+	t.Parallel()
 	for way, end := range ends {
 		for n := range 90 { // it has some more
 			p := newProvider(t, second(func(c *link) {
