@@ -124,7 +124,6 @@ func TestRangeGivesWhatIsThereAndLeavesNothingBehind(t *testing.T) {
 // If a leader has been replaced and has not heard of it, both answer for a moment. So the test begins when
 // the leaders are elected, and a round in which one changed is repeated.
 func TestReadingsSeeWhatWasAcknowledged(t *testing.T) {
-	t.Parallel()
 	const rounds, inOne, stands = 25, 40, time.Second
 	c := natstest.StartCluster(t)
 	var wg sync.WaitGroup
