@@ -1,6 +1,7 @@
 package network
 
 import (
+	"bytes"
 	stdjson "encoding/json"
 	"net/url"
 	"regexp"
@@ -40,9 +41,9 @@ func FuzzUserInfo(f *testing.F) {
 			t.Fatalf("%s: %v is read, encoding/json reads %v, %v", body, c, std, err)
 		}
 		for name, v := range c {
-			var ours, theirs any
-			if stdjson.Unmarshal(v, &ours) != nil || stdjson.Unmarshal(std[name], &theirs) != nil ||
-				string(v) != string(std[name]) {
+			d := stdjson.NewDecoder(bytes.NewReader(v))
+			d.UseNumber() // one that no float64 holds is JSON, too
+			if d.Decode(new(any)) != nil || string(v) != string(std[name]) {
 				t.Fatalf("%s: %q is %s, encoding/json reads %s", body, name, v, std[name])
 			}
 		}
