@@ -1,7 +1,9 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
+	"strings"
 	"testing"
 	"unicode/utf8"
 
@@ -13,6 +15,7 @@ import (
 // faults; another JSON reader reads an accepted body in the same way, and the store keeps it unchanged.
 func FuzzDecodeVerification(f *testing.F) {
 	f.Add([]byte(goodBody))
+	f.Add([]byte(strings.Replace(goodBody, "{", `{"beyond":1e700,`, 1)))
 	for _, row := range badInits {
 		f.Add([]byte(row.body))
 	}
@@ -29,7 +32,10 @@ func FuzzDecodeVerification(f *testing.F) {
 			return
 		}
 		var std map[string]any
-		if err := json.Unmarshal(body, &std); err != nil {
+		// A member that is ignored may be a number that no float64 holds. Valid sees what follows the object.
+		d := json.NewDecoder(bytes.NewReader(body))
+		d.UseNumber()
+		if err := d.Decode(&std); err != nil || !json.Valid(body) {
 			t.Fatalf("accepted what encoding/json refuses: %v", err)
 		}
 		guild, given := std["guild_id"]

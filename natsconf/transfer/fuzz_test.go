@@ -222,6 +222,7 @@ func FuzzBackupHeader(f *testing.F) {
 	f.Add([]byte(`{"format":"verifyd backup","version":1,"id":"x"}` + "\n"))
 	f.Add([]byte(`{"format":"verifyd backup","version":2,"build":"9"}` + "\n"))
 	f.Add([]byte(`{"format":"verifyd copy","version":1}` + "\n"))
+	f.Add([]byte(`{"format":"verifyd backup","version":1,"beyond":1e700}` + "\n"))
 	f.Add([]byte(strings.Repeat(" ", maxHeader) + `{"format":"verifyd backup","version":1}` + "\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		file, err := Open(bytes.NewReader(b))
@@ -233,7 +234,7 @@ func FuzzBackupHeader(f *testing.F) {
 			return
 		}
 		first, _, found := bytes.Cut(b, []byte("\n"))
-		var std map[string]any
+		var std map[string]json.RawMessage
 		if !found || len(first) >= maxHeader || json.Unmarshal(first, &std) != nil ||
 			!bytes.Equal(file.first, first) ||
 			file.Header.Format != backupFormat || file.Header.Version != backupVersion ||
