@@ -78,7 +78,8 @@ func start(t *testing.T) *fixture {
 	return startFirst(t)
 }
 
-// startFirst is start for a test that waits so long that it must begin before the others.
+// startFirst is start without a slot: for a test that waits so long that it must begin before the others, or
+// that starts more than one fixture, and so could wait with one slot for another.
 func startFirst(t *testing.T) *fixture {
 	t.Helper()
 	h := newFixture(t)

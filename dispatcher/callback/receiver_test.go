@@ -24,9 +24,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// All that only wait, at once. Not among them are those that need one port on two addresses, which
-	// another test could have, and those with many receivers or proxies, which send without end: beside them
-	// a handshake may take a busy machine longer than the others' timeouts.
+	// Tests that only wait are parallel. Two kinds are not: those that need one port on two addresses, which
+	// another test could have, and those whose receivers or proxies send without end, next to which a
+	// handshake may take longer than the other tests' timeouts.
 	natstest.Parallel(16)
 	goleak.VerifyTestMain(natstest.Budget(m, 30*time.Second))
 }
