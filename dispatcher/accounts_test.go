@@ -22,13 +22,13 @@ import (
 // completeFor makes a session of the account for the receiver and completes it.
 func (h *fixture) completeFor(t *testing.T, account, url string) sessions.ID {
 	t.Helper()
-	s, _, err := h.store.Create(t.Context(), sessions.Request{
+	s, _, err := h.store.Create(natstest.Patient(t), sessions.Request{
 		Account: account, Key: "key_k", Platform: "p", PlatformUserID: account, CallbackURL: url,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.store.Complete(t.Context(), s, verified); err != nil {
+	if _, err := h.store.Complete(natstest.Patient(t), s, verified); err != nil {
 		t.Fatal(err)
 	}
 	return s.ID

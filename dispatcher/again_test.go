@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"verifyd/dispatcher"
 	"verifyd/natsconf/crashpoint"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/topology"
@@ -82,6 +83,33 @@ func TestAtLeastOnceEnds(t *testing.T) {
 			!last.Next.IsZero() {
 			t.Errorf("last result %+v, want %d", last, want)
 		}
+	}
+}
+
+// An attempt that ended unknown is reported as one that another follows, and the last one as the end: only
+// then is there something to decide.
+func TestOnlyTheLastUnknownIsReportedAsTheEnd(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	config, ends := h.config(), make(chan dispatcher.AttemptEnd, 10)
+	config.DefaultPolicy = sessions.PolicyAtLeastOnce
+	config.OnAttempt = func(e dispatcher.AttemptEnd) { ends <- e }
+	h.dispatch(t, config)
+	r := h.receive(t, "127.0.0.1", hangUp)
+	c := h.complete(t, r.URL, "u", verified)
+	reported := []dispatcher.AttemptEnd{<-ends}
+	h.offset.Store(int64(20 * time.Minute)) // beyond the retry deadline
+	attempts := len(h.until(t, c.ID, facts.DeliveryUnknown).Delivery.Attempts)
+	for len(reported) < attempts {
+		reported = append(reported, <-ends)
+	}
+	for i, e := range reported {
+		if last := i == attempts-1; e.Verdict != facts.VerdictUnknown || e.Again == last {
+			t.Errorf("attempt %d of %d is reported as %+v", i+1, attempts, e)
+		}
+	}
+	if attempts < 2 {
+		t.Errorf("%d attempts", attempts)
 	}
 }
 
@@ -221,7 +249,7 @@ func TestWhatWasSentIsNeverUndeliverable(t *testing.T) {
 		settle := func(r facts.Result) {
 			t.Helper()
 			r.Session, r.By, r.At = c.ID, "w", at
-			if _, err := h.store.Settle(t.Context(), r); err != nil {
+			if _, err := h.store.StoreResult(t.Context(), r); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -260,17 +288,7 @@ func TestResendRequestOutlivesALateRetry(t *testing.T) {
 		t.Fatal(err)
 	}
 	// As if the request's own message had been acknowledged for a retry, and that retry been replaced.
-	consumer, err := h.conn.JS.Consumer(t.Context(), topology.StreamCompletions, topology.ConsumerDispatcher)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := consumer.Next()
-	if err == nil {
-		err = m.DoubleAck(t.Context())
-	}
-	if err != nil || m.Subject() != "resend."+string(c.ID)+".2" {
-		t.Fatalf("%v, %v", m, err)
-	}
+	h.taken(t, "resend."+string(c.ID)+".2")
 	if err := h.store.Schedule(t.Context(), facts.Retry{
 		Session: c.ID, Tries: 1, Since: asked.At, At: time.Now(),
 	}); err != nil {
@@ -291,10 +309,8 @@ func TestResendRequestWithoutAnOutcomeEnds(t *testing.T) {
 	r := h.receive(t, "127.0.0.1", status(http.StatusOK))
 	c := h.complete(t, r.URL, "u", verified)
 	gone := strings.Repeat("a", len(c.ID))
-	if _, err := h.conn.JS.Publish(t.Context(), "resend."+gone+".2",
-		[]byte(`{"v":1,"n":2,"by":"operator"}`)); err != nil {
-		t.Fatal(err)
-	}
+	natstest.Publish(t, h.conn, "resend."+gone+".2",
+		[]byte(`{"v":1,"n":2,"by":"operator"}`))
 	h.dispatch(t, h.config())
 	h.until(t, c.ID, facts.DeliveryDelivered)
 	ctx, cancel := context.WithTimeout(t.Context(), natstest.TestTimeout)

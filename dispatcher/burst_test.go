@@ -173,6 +173,7 @@ func TestSilenceInABurst(t *testing.T) {
 		w.WriteHeader(http.StatusNoContent)
 	})
 	ids := h.waiting(t, r, burst())
+	h.timeout = quick
 	config := h.config()
 	config.Connections = 8
 	h.dispatch(t, config)
@@ -220,6 +221,7 @@ func TestDeliveriesToADeadReceiverAreGivenUpTogether(t *testing.T) {
 	defer func() { _ = hang.Close() }()
 	r := &receiver{Server: &httptest.Server{URL: "https://" + hang.Addr().String()}}
 	ids := h.waiting(t, r, 90)
+	h.timeout = quick
 	config := h.config()
 	config.RetryFor = time.Second
 	h.dispatch(t, config)

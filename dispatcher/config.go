@@ -75,7 +75,8 @@ type Config struct {
 	Supervise suture.Spec
 	// Timeout is the timeout of a whole attempt, as the client has it. Default 10 s.
 	Timeout time.Duration
-	// RetryFor is how long after the completion a callback that was not sent is tried again. Default 15 min.
+	// RetryFor is how long a callback that was not sent is tried again after it became due, by its completion
+	// or the request to send it again. Default 15 min.
 	RetryFor time.Duration
 	// EndBefore is how long before an outcome leaves the store its delivery is brought to an end. It leaves
 	// room for a stop of all dispatchers. Default 30 min.
@@ -113,8 +114,9 @@ type AttemptEnd struct {
 	Session  sessions.ID
 	Account  string
 	Receiver string        // host and port
-	Verdict  facts.Verdict // empty: provably nothing was sent, and it is tried again
+	Verdict  facts.Verdict // empty: provably nothing was sent
 	Class    failure.Class
+	Again    bool // another try follows by itself
 }
 
 func (c Config) withDefaults() Config {
@@ -221,8 +223,9 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Help: "Age of the oldest delivery of the whole service that has not ended; 0 when there is none.",
 		}),
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "verifyd_delivery_receipt_seconds",
-			Help:    "From the completion to the receiver's status line.",
+			Name: "verifyd_delivery_receipt_seconds",
+			Help: "From when the callback became due (the completion, or the request to send it again) to " +
+				"the end of the receiver's answer.",
 			Buckets: []float64{.001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60, 900},
 		}),
 	}
@@ -233,9 +236,9 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return m
 }
 
-// received records how long after the delivery was due a receiver's status line came, with the trace that it
+// answered records how long after the delivery became due the receiver had answered, with the trace that it
 // belongs to, if there is one.
-func (m *metrics) received(after time.Duration, traceID string) {
+func (m *metrics) answered(after time.Duration, traceID string) {
 	if e, ok := m.took.(prometheus.ExemplarObserver); ok && traceID != "" {
 		e.ObserveWithExemplar(after.Seconds(), prometheus.Labels{"trace_id": traceID})
 		return
@@ -246,9 +249,9 @@ func (m *metrics) received(after time.Duration, traceID string) {
 // shared is what the actors and the deliveries of a dispatcher have in common.
 type shared struct {
 	c           Config
-	since       time.Time // when this process began to deliver
+	since       atomic.Int64 // when it began to deliver, or reached the store again, in milliseconds
 	metrics     *metrics
-	inFlight    *inFlightSet
+	held        *heldSet
 	unconfirmed unconfirmedClaims
 	budget      *bounds.Budget
 	addresses   *bounds.Addresses

@@ -167,6 +167,7 @@ func (s *connSlot) release(learnt contact) {
 	}
 	if s.conn != nil {
 		c.idle = append(c.idle, idleConn{conn: s.conn, account: s.account, since: time.Now()})
+		s.conn = nil // it is no longer this delivery's to close
 	}
 	bounds.Signal(c.changed)
 }

@@ -1,7 +1,6 @@
 package dispatcher
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -21,57 +20,54 @@ const (
 	// minBackoff and maxBackoff bound the pause between two tries.
 	minBackoff = time.Second
 	maxBackoff = time.Minute
-	// startGrace is how long a dispatcher that has just started tries, whatever the age of the completion:
-	// after a long outage the first try may come before the network is up.
-	startGrace = 2 * time.Minute
 )
 
 // decision is what to do with a completion, determined only by its facts.
 type decision struct {
 	do      action
-	attempt int           // for send, settle and release
-	wait    time.Duration // for wait
-	giveUp  bool          // for settle: the open claim was made to give up, so nothing was sent
-	// for settle: it is not known whose claim it is, or what was sent under it
+	attempt int           // for doSend, doSettle and doRelease
+	wait    time.Duration // for doWait
+	giveUp  bool          // for doSettle: the open claim was made to give up, so nothing was sent
+	// for doSettle: it is not known whose claim it is, or what was sent under it
 	unreadable bool
 }
 
 type action int
 
 const (
-	drop    action = iota // nothing is left to do: acknowledge
-	send                  // the attempt is due
-	wait                  // another process is working on it: read again later
-	settle                // an owner vanished: settle its attempt
-	release               // this process has an unconfirmed claim of the attempt: release it
+	doDrop    action = iota // nothing is left to do: acknowledge
+	doSend                  // the attempt is due
+	doWait                  // another process is working on it: read again later
+	doSettle                // an owner vanished: settle its attempt
+	doRelease               // this process has an unconfirmed claim of the attempt: release it
 )
 
 // decide reads the facts of one delivery. It is pure. requested is the attempt that somebody requested, 0 if
 // there is none.
 func decide(c sessions.Completion, attempts []facts.Attempt, requested int, now time.Time) decision {
 	if requested == len(attempts)+1 {
-		return decision{do: send, attempt: requested}
+		return decision{do: doSend, attempt: requested}
 	}
 	if n := len(attempts); n > 0 && attempts[n-1].Presumed {
-		return decision{do: settle, attempt: n, unreadable: true}
+		return decision{do: doSettle, attempt: n, unreadable: true}
 	}
 	switch facts.StateOfDelivery(c.Outcome, attempts) {
 	case facts.DeliveryDue:
 		if left := nextDue(attempts).Sub(now); left > 0 {
-			return decision{do: wait, wait: left}
+			return decision{do: doWait, wait: left}
 		}
-		return decision{do: send, attempt: len(attempts) + 1}
+		return decision{do: doSend, attempt: len(attempts) + 1}
 	case facts.DeliveryClaimed:
 		claim := attempts[len(attempts)-1].Claim
 		if left := claim.SettleAfter.Sub(now); left > 0 {
-			return decision{do: wait, wait: left + settleLook}
+			return decision{do: doWait, wait: left + settleLook}
 		}
-		return decision{do: settle, attempt: claim.Number, giveUp: claim.GiveUp}
+		return decision{do: doSettle, attempt: claim.Number, giveUp: claim.GiveUp}
 	case facts.DeliveryNone, facts.DeliveryDelivered, facts.DeliveryRejected,
 		facts.DeliveryUnknown, facts.DeliveryUndeliverable:
-		return decision{do: drop}
+		return decision{do: doDrop}
 	default:
-		return decision{do: drop}
+		return decision{do: doDrop}
 	}
 }
 
@@ -90,7 +86,7 @@ func ownOpen(attempts []facts.Attempt, worker string) bool {
 // mayBeRequested reports whether one more attempt may have been requested of a delivery that has ended. The
 // message that it came with does not show that.
 func mayBeRequested(s decision, attempts []facts.Attempt, requested int) bool {
-	return s.do == drop && requested == 0 && len(attempts) > 0
+	return s.do == doDrop && requested == 0 && len(attempts) > 0
 }
 
 // owner is whose an attempt is after it was claimed.
@@ -201,7 +197,7 @@ type disposition struct {
 	after time.Duration // otherwise: deliver it again after this long
 }
 
-var settled = disposition{final: true}
+var ended = disposition{final: true}
 
 // schedules reports whether the delivery waits as a message schedule.
 func (f disposition) schedules(from time.Duration) bool { return !f.final && f.after >= from }
@@ -212,12 +208,12 @@ func (f disposition) acknowledges(scheduled bool) bool { return f.final || sched
 
 func retryIn(after time.Duration) disposition { return disposition{after: after} }
 
-// standing returns the disposition of a delivery whose attempt another process has settled. If that result
-// leaves it due, its message is still needed: the other process had a copy of it, whose nak has no effect
-// once this one is acknowledged.
+// standing returns the disposition of a delivery if another process has stored its attempt's result. If that
+// result leaves it due, its message is still needed: the other process had a copy of it, whose nak has no
+// effect once this one is acknowledged.
 func standing(r facts.Result, now time.Time) disposition {
 	if !r.LeavesDue() {
-		return settled
+		return ended
 	}
 	return retryIn(max(r.Next.Sub(now), settleLook))
 }
@@ -230,63 +226,4 @@ func backoff(n int, random float64) time.Duration {
 		limit = minBackoff << n
 	}
 	return minBackoff + time.Duration(random*float64(limit-minBackoff))
-}
-
-// readKeptFor reads how long outcomes are kept from the stream itself: another process may have the setting
-// that counts. Until it has been read, and while it cannot be, the last known value counts.
-func (d *shared) readKeptFor(ctx context.Context) {
-	if kept, err := d.c.Conn.KeptFor(ctx, topology.StreamCompletions); err == nil {
-		d.keptFor.Store(int64(kept))
-	}
-}
-
-// endAt is the instant from which a delivery is no longer put off, for whatever reason: its outcome leaves
-// the store soon, and must not leave it without a verdict. ok is false if outcomes are kept forever, or if it
-// is not known for how long.
-func (d *shared) endAt(dl *delivery) (at time.Time, ok bool) {
-	if !dl.KeptUntil.IsZero() {
-		return dl.KeptUntil.Add(-d.c.EndBefore), true
-	}
-	kept := time.Duration(d.keptFor.Load())
-	return dl.CompletedAt.Add(kept - d.c.EndBefore), kept > 0
-}
-
-// outlasted reports whether a delivery waits for a paused host and cannot wait for the pause's end.
-func (d *shared) outlasted(dl *delivery) bool {
-	p, ok := d.pauseOf(dl.receiver())
-	if !ok || !p.On(d.c.Now()) {
-		return false
-	}
-	end, ok := d.endAt(dl)
-	return ok && !d.c.Now().Before(end)
-}
-
-// notSentForPause is why a delivery was given up if its host was paused until its outcome had to end.
-func notSentForPause() *callback.NotSent {
-	return &callback.NotSent{
-		Class: failure.Paused,
-		Detail: "the receiver host was paused until shortly before the result left the store, " +
-			"so nothing was sent",
-	}
-}
-
-// giveUpAt is the instant from which a delivery that could not be sent is given up. An operator's pause takes
-// nothing from its time, as long as its outcome is kept: it does not leave the store without a verdict. A
-// delivery that has lost its callback URL is given up at once.
-func (d *shared) giveUpAt(dl *delivery) time.Time {
-	if dl.Lost {
-		return time.Time{}
-	}
-	from := dl.due
-	if p, ok := d.pauseOf(dl.receiver()); ok && p.End().After(from) {
-		from = p.End()
-	}
-	at := from.Add(d.c.RetryFor)
-	if earliest := d.since.Add(min(startGrace, d.c.RetryFor)); at.Before(earliest) {
-		at = earliest
-	}
-	if end, ok := d.endAt(dl); ok && end.Before(at) {
-		return end
-	}
-	return at
 }

@@ -35,58 +35,58 @@ func TestDecide(t *testing.T) {
 		asked    int
 		want     decision
 	}{
-		"fresh":          {sessions.Verified, nil, 0, decision{do: send, attempt: 1}},
-		"failed is sent": {sessions.Failed, nil, 0, decision{do: send, attempt: 1}},
-		"canceled":       {sessions.Canceled, nil, 0, decision{do: drop}},
+		"fresh":          {sessions.Verified, nil, 0, decision{do: doSend, attempt: 1}},
+		"failed is sent": {sessions.Failed, nil, 0, decision{do: doSend, attempt: 1}},
+		"canceled":       {sessions.Canceled, nil, 0, decision{do: doDrop}},
 		"owner at work": {
 			sessions.Verified, []facts.Attempt{open(now.Add(time.Second), false)}, 0, decision{
-				do: wait, wait: time.Second + settleLook,
+				do: doWait, wait: time.Second + settleLook,
 			},
 		},
 		"owner vanished": {
-			sessions.Verified, []facts.Attempt{open(now, false)}, 0, decision{do: settle, attempt: 1},
+			sessions.Verified, []facts.Attempt{open(now, false)}, 0, decision{do: doSettle, attempt: 1},
 		},
 		"vanished, gave up": {
 			sessions.Verified, []facts.Attempt{open(now, true)}, 0, decision{
-				do: settle, attempt: 1, giveUp: true,
+				do: doSettle, attempt: 1, giveUp: true,
 			},
 		},
 		"released": {
 			sessions.Verified, []facts.Attempt{ended(facts.VerdictReleased)}, 0, decision{
-				do: send, attempt: 2,
+				do: doSend, attempt: 2,
 			},
 		},
 		"delivered": {
-			sessions.Verified, []facts.Attempt{ended(facts.VerdictDelivered)}, 0, decision{do: drop},
+			sessions.Verified, []facts.Attempt{ended(facts.VerdictDelivered)}, 0, decision{do: doDrop},
 		},
 		"rejected": {
-			sessions.Verified, []facts.Attempt{ended(facts.VerdictRejected)}, 0, decision{do: drop},
+			sessions.Verified, []facts.Attempt{ended(facts.VerdictRejected)}, 0, decision{do: doDrop},
 		},
 		"unknown": {
-			sessions.Verified, []facts.Attempt{ended(facts.VerdictUnknown)}, 0, decision{do: drop},
+			sessions.Verified, []facts.Attempt{ended(facts.VerdictUnknown)}, 0, decision{do: doDrop},
 		},
 		"undeliverable": {
 			sessions.Verified, []facts.Attempt{ended(facts.VerdictUndeliverable)}, 0,
-			decision{do: drop},
+			decision{do: doDrop},
 		},
 		"asked again": {
 			sessions.Verified, []facts.Attempt{ended(facts.VerdictRejected)}, 2, decision{
-				do: send, attempt: 2,
+				do: doSend, attempt: 2,
 			},
 		},
 		"asked, was sent": {
 			sessions.Verified, []facts.Attempt{ended(facts.VerdictRejected),
-				ended(facts.VerdictDelivered)}, 2, decision{do: drop},
+				ended(facts.VerdictDelivered)}, 2, decision{do: doDrop},
 		},
 		"next is due": {
-			sessions.Verified, []facts.Attempt{next(now)}, 0, decision{do: send, attempt: 2},
+			sessions.Verified, []facts.Attempt{next(now)}, 0, decision{do: doSend, attempt: 2},
 		},
 		"next is later": {
 			sessions.Verified, []facts.Attempt{next(now.Add(time.Minute))}, 0, decision{
-				do: wait, wait: time.Minute,
+				do: doWait, wait: time.Minute,
 			},
 		},
-		"a newer verdict": {sessions.Verified, []facts.Attempt{ended("quantum")}, 0, decision{do: drop}},
+		"a newer verdict": {sessions.Verified, []facts.Attempt{ended("quantum")}, 0, decision{do: doDrop}},
 	} {
 		completion := sessions.Completion{Outcome: sessions.Outcome{State: c.state}}
 		if got := decide(completion, c.attempts, c.asked, now); got != c.want {

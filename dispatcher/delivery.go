@@ -12,6 +12,7 @@ import (
 
 	"verifyd/dispatcher/callback"
 	"verifyd/natsconf/crashpoint"
+	"verifyd/natsconf/wait"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
 	"verifyd/sessions/failure"
@@ -34,11 +35,11 @@ const (
 	claimMargin = 5 * time.Second
 	// maxReleases bounds how often an attempt may be claimed and released; each costs two facts.
 	maxReleases = 16
-	// settleFor is how long a delivery tries to store a result; after that the attempt is settled as unknown,
-	// by its claim.
-	settleFor = 20 * time.Second
-	// settlePause is the interval between two tries to store a result.
-	settlePause = 250 * time.Millisecond
+	// storeResultFor is how long a delivery tries to store a result; after that the attempt is settled as
+	// unknown, by its claim.
+	storeResultFor = 20 * time.Second
+	// storeResultPause is the interval between two tries to store a result.
+	storeResultPause = 250 * time.Millisecond
 	// failurePause is the pause before the next try of a delivery that failed for a reason of our own.
 	failurePause = 5 * time.Second
 	// scheduleWait bounds the wait for a schedule to be stored. With it and a whole AckWait's progress, the
@@ -97,7 +98,7 @@ func (d *shared) deliver(ctx context.Context, dl *delivery, slot *connSlot) {
 		}
 		a.way.release()
 		a.span.end()
-		d.inFlight.remove(dl.ID, dl.Account)
+		d.held.remove(dl.ID, dl.Account)
 		d.dispose(dl, f)
 	}()
 	f = a.run(ctx)
@@ -112,17 +113,22 @@ func (a *attempt) run(ctx context.Context) disposition {
 	a.number = s.attempt
 	a.span.setNumber(a.number)
 	switch s.do {
-	case send:
+	case doSend:
 		return a.send(ctx)
-	case wait:
+	case doWait:
 		return retryIn(s.wait)
-	case release:
-		return a.release(late("the claim's acknowledgement was lost, so nothing was sent under it"))
-	case settle:
-		return a.finish(withEarlierVerdict(a.newResult(abandoned(s)), a.last), 0)
-	case drop:
+	case doRelease:
+		return a.release(late(lostClaim))
+	case doSettle:
+		return a.settleAbandoned(s)
+	case doDrop:
 	}
-	return settled
+	return ended
+}
+
+// settleAbandoned stores the result of an attempt whose owner vanished.
+func (a *attempt) settleAbandoned(s decision) disposition {
+	return a.finish(withEarlierVerdict(a.newResult(abandoned(s)), a.last), 0)
 }
 
 // decide reads the facts, except for a young completion that no process can have tried: it has none, and if
@@ -139,13 +145,17 @@ func (a *attempt) decide(ctx context.Context) (decision, error) {
 	a.last, a.releases = lastResult(attempts)
 	if n := len(attempts); ownOpen(attempts, a.c.Worker) && a.unconfirmed.has(a.ID, n) {
 		// Another process would have to settle this claim as unknown.
-		return decision{do: release, attempt: n}, nil
+		return decision{do: doRelease, attempt: n}, nil
 	}
 	s := decide(a.Completion, attempts, a.requested, a.now())
 	if mayBeRequested(s, attempts, a.requested) {
-		return a.resendRequested(ctx, len(attempts)+1)
+		s, err = a.resendRequested(ctx, len(attempts)+1)
 	}
-	return s, nil
+	// No outcome is kept so briefly, and none is erased before its delivery has ended.
+	if err == nil && s.do == doSend && (a.requested > 0 || a.now().Sub(a.CompletedAt) > a.c.EndBefore) {
+		return a.unlessGone(ctx, s)
+	}
+	return s, err
 }
 
 // resendRequested decides whether somebody has requested one more attempt: the request may have come with a
@@ -153,10 +163,10 @@ func (a *attempt) decide(ctx context.Context) (decision, error) {
 func (a *attempt) resendRequested(ctx context.Context, number int) (decision, error) {
 	r, err := a.c.Sessions.ResendOf(ctx, a.ID, number)
 	if err != nil || r == nil {
-		return decision{do: drop}, err
+		return decision{do: doDrop}, err
 	}
 	a.requested, a.due = number, r.At
-	return decision{do: send, attempt: number}, nil
+	return decision{do: doSend, attempt: number}, nil
 }
 
 // send prepares everything before the claim is made: the exact bytes, and a way to send them. If anything
@@ -205,21 +215,17 @@ func (a *attempt) prepare() (callback.Request, *callback.NotSent) {
 		Secrets:  secrets, At: a.now(), Trace: a.span.parent(),
 	})
 	if err != nil { // the account has no signing secret that signs
-		return callback.Request{}, &callback.NotSent{
-			Class: failure.Unsigned, Detail: err.Error(), Err: err,
-		}
+		return callback.Request{}, &callback.NotSent{Class: failure.Unsigned, Detail: err.Error(), Err: err}
 	}
 	return request, nil
 }
 
 // claim takes the attempt. Only ok allows a write.
 func (a *attempt) claim(ctx context.Context, c facts.Claim) (f disposition, ok bool) {
-	ctx, cancel := context.WithTimeout(ctx, claimWait)
+	try, cancel := context.WithTimeout(ctx, claimWait)
 	defer cancel()
 	done := a.span.part("store claim", trace.SpanKindProducer)
-	a.claims.Enter()
-	err := a.c.Sessions.Claim(ctx, c)
-	a.claims.Leave()
+	err := a.storeClaim(try, c)
 	done()
 	switch ownerAfter(err) {
 	case ours:
@@ -228,12 +234,30 @@ func (a *attempt) claim(ctx context.Context, c facts.Claim) (f disposition, ok b
 	case others:
 		a.metrics.conflicts.Inc()
 		return retryIn(settleLook), false // the facts show what the other owner is doing
-	case unconfirmed:
+	default:
+		return a.releaseUnconfirmed(ctx, c, err), false
 	}
-	// The claim may be stored, or may be yet. Nothing is sent under it; this process, while it lives, knows
-	// that.
+}
+
+func (a *attempt) storeClaim(ctx context.Context, c facts.Claim) error {
+	a.claims.Enter()
+	defer a.claims.Leave()
+	return a.c.Sessions.Claim(ctx, c)
+}
+
+// releaseUnconfirmed ends a try whose claim may be stored, or may be yet. Nothing is sent under it, which
+// only this process knows: it keeps the delivery until the store answers, since another would have to settle
+// the claim as unknown. It claims once more, after which the first claim stands or never will.
+func (a *attempt) releaseUnconfirmed(ctx context.Context, c facts.Claim, unanswered error) disposition {
 	a.unconfirmed.add(c)
-	return a.fail("claim", err), false
+	a.way.release() // others send meanwhile
+	ctx, cancel := wait.For(ctx, c.SettleAfter.Sub(a.now()))
+	defer cancel()
+	_ = a.storeClaim(ctx, c)
+	if attempts, err := a.c.Sessions.Attempts(ctx, a.ID); err == nil && ownOpen(attempts, a.c.Worker) {
+		return a.release(late(lostClaim))
+	}
+	return a.fail("claim", unanswered)
 }
 
 // conclude stores how a sent attempt ended.
@@ -242,7 +266,9 @@ func (a *attempt) conclude(answer callback.Answer) disposition {
 		return a.release(answer)
 	}
 	a.way.release() // others send while the result is stored
-	a.metrics.received(a.now().Sub(a.due), a.span.id())
+	if answer.Status != 0 {
+		a.metrics.answered(a.now().Sub(a.due), a.span.id())
+	}
 	return a.finish(a.newResult(answer), answer.RetryAfter)
 }
 
@@ -281,9 +307,10 @@ func (a *attempt) release(answer callback.Answer) disposition {
 func (a *attempt) notSent(ctx context.Context, n *callback.NotSent) disposition {
 	a.metrics.notSent.WithLabelValues(string(n.Class)).Inc()
 	a.span.mark("", n.Class)
-	a.notify("", n.Class)
+	left := a.giveUpAt(a.delivery).Sub(a.now())
+	a.notify("", n.Class, left > 0)
 	a.way.release()
-	if left := a.giveUpAt(a.delivery).Sub(a.now()); left > 0 {
+	if left > 0 {
 		pause := min(backoff(a.tries, a.c.Random()), left)
 		a.reportNotSent(a.Completion, a.number, a.tries, n, pause)
 		return retryIn(pause)
@@ -299,47 +326,33 @@ func (a *attempt) notSent(ctx context.Context, n *callback.NotSent) disposition 
 	}), a.last))
 }
 
-// storeResult stores a result, whatever happens around it: nothing cancels it but its own time.
+// storeResult stores a result, whatever happens around it: nothing cancels it but its own time. That begins
+// again where the process, or its machine, was stopped meanwhile: only it knows how the attempt ended.
 func (a *attempt) storeResult(r facts.Result) disposition {
-	ctx, cancel := context.WithTimeout(context.Background(), settleFor)
-	defer cancel()
 	done := a.span.part("store result", trace.SpanKindProducer)
 	defer done()
-	for {
-		existing, err := a.c.Sessions.Settle(ctx, r.Of(a.Session))
+	for until := time.Now().Add(storeResultFor); ; <-time.After(storeResultPause) {
+		ctx, cancel := context.WithDeadline(context.Background(), until)
+		existing, err := a.c.Sessions.StoreResult(ctx, r.Of(a.Session))
+		cancel()
 		if err == nil {
-			a.c.Sessions.CountSettled(a.Session, r)
+			a.c.Sessions.CountResult(a.Session, r)
 		}
-		if err == nil || errors.Is(err, facts.ErrSettled) {
-			if existing.Class == failure.Unreadable && r.Class != failure.Unreadable {
-				a.c.Log.Error().Str("sid", string(a.ID)).Int("attempt", r.Number).
-					Str("verdict", string(r.Verdict)).Int("status", r.Status).
-					Msg("a result cannot be stored, since the message in its place cannot be " +
-						"read; the attempt is shown as unknown")
-			}
+		if err == nil || errors.Is(err, facts.ErrHasResult) {
+			a.reportUnstorable(r, existing)
 			a.span.mark(existing.Verdict, existing.Class)
-			a.notify(existing.Verdict, existing.Class)
+			a.notify(existing.Verdict, existing.Class, existing.LeavesDue())
 			a.reportResult(a.Completion, existing, err, a.span.id())
 			if err != nil {
 				return standing(existing, a.now())
 			}
-			return settled
+			return ended
 		}
-		select {
-		case <-time.After(settlePause):
-		case <-ctx.Done():
+		if late := time.Since(until); late > time.Second { // it did not run
+			until = time.Now().Add(storeResultFor)
+		} else if late >= 0 {
 			return a.fail("store the result", err)
 		}
-	}
-}
-
-// notify calls OnAttempt. Tests, and URLs that the policy refuses, show nothing about a receiver.
-func (a *attempt) notify(verdict facts.Verdict, class failure.Class) {
-	refused := a.barred != nil && a.barred.Class == failure.RefusedAddress
-	if a.c.OnAttempt != nil && !a.Test && !refused {
-		a.c.OnAttempt(AttemptEnd{
-			Session: a.ID, Account: a.Account, Receiver: a.target.HostPort(), Verdict: verdict, Class: class,
-		})
 	}
 }
 
@@ -377,8 +390,8 @@ func (d *shared) schedule(dl *delivery, after time.Duration) (stored bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), scheduleWait)
 	defer cancel()
 	err := d.c.Sessions.Schedule(ctx, facts.Retry{
-		Session: dl.ID, RequestedAttempt: dl.requested, Tries: dl.tries, Since: dl.due, At: d.c.Now().
-				Add(after),
+		Session: dl.ID, RequestedAttempt: dl.requested, Tries: dl.tries, Since: dl.due,
+		At: d.c.Now().Add(after),
 	})
 	if err != nil {
 		d.c.Log.Warn().Err(err).Str("sid", string(dl.ID)).Msg("a delivery waits with its consumer")

@@ -145,7 +145,7 @@ func (t *destination) postpone(wait time.Duration) {
 	dl := t.starting
 	t.starting = nil
 	t.d.budget.Release(dl.Account)
-	t.d.inFlight.remove(dl.ID, dl.Account)
+	t.d.held.remove(dl.ID, dl.Account)
 	t.d.dispose(dl, retryIn(wait))
 }
 
@@ -176,7 +176,7 @@ func (t *destination) paused() bool {
 // this one's next start. A nil wanted selects all.
 func (t *destination) handBack(wanted func(*delivery) bool) {
 	for _, dl := range t.mailbox.RemoveAll(wanted) {
-		t.d.inFlight.remove(dl.ID, dl.Account)
+		t.d.held.remove(dl.ID, dl.Account)
 		_ = dl.msg.Nak()
 	}
 }

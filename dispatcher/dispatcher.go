@@ -43,12 +43,11 @@ func New(c Config) (*Dispatcher, error) {
 	c = c.withDefaults()
 	m := newMetrics(c.Metrics)
 	d := &shared{
-		c: c, metrics: m, inFlight: newInFlightSet(m.held),
+		c: c, metrics: m, held: newHeldSet(m.held),
 		budget:    bounds.NewBudget(c.Attempts, c.AccountAttempts),
 		addresses: bounds.NewAddresses(addressHosts * c.Connections),
 		claims:    bounds.NewGate(maxPendingClaims),
 	}
-	d.since = d.now()
 	d.budget.Measure(c.Metrics)
 	return &Dispatcher{shared: d, destinations: newRegistry(d), meter: &meter{d: d}}, nil
 }
@@ -61,15 +60,18 @@ func (d *Dispatcher) String() string { return "dispatcher" }
 func (d *Dispatcher) Serve(ctx context.Context) error {
 	spec := d.c.Supervise
 	// a supervisor that gave up earlier would leave goroutines behind
-	spec.Timeout = d.c.DrainTimeout + settleFor + claimMargin
+	spec.Timeout = d.c.DrainTimeout + storeResultFor + claimMargin
 	supervisor := suture.New("dispatcher", spec)
 	d.readKeptFor(ctx)
+	d.beginGrace()
 	work, abort := d.abortable(ctx)
 	defer abort()
 	d.destinations.open(work, supervisor)
 	defer d.destinations.close()
-	supervisor.Add(d.inFlight)
+	supervisor.Add(d.held)
 	supervisor.Add(d.meter)
+	supervisor.Add(&rescheduler{d: d.shared})
+	supervisor.Add(&grace{d: d.shared})
 	if d.c.Pauses != nil {
 		supervisor.Add(&pauser{r: d.destinations})
 	}

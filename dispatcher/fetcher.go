@@ -35,52 +35,13 @@ type fetcher struct {
 // String names the actor in the supervisor's log.
 func (f *fetcher) String() string { return "dispatcher fetcher of " + f.from.Config.Durable }
 
-// Serve pulls until ctx ends. Messages that were pulled and not passed on go back to JetStream at once.
-func (f *fetcher) Serve(ctx context.Context) error {
-	consumer, err := f.consumer(ctx)
-	if err != nil {
-		return err
-	}
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(prefetch))
-	if err != nil {
-		return fmt.Errorf("pull from %s: %w", f.from.Config.Durable, err)
-	}
-	stop := context.AfterFunc(ctx, messages.Drain)
-	defer stop()
-	defer messages.Stop()
-	for {
-		m, err := messages.Next()
-		switch {
-		case err == nil && ctx.Err() != nil:
-			_ = m.Nak()
-		case err == nil:
-			f.d.claims.Wait(ctx)
-			f.dispatch(ctx, m)
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case errors.Is(err, jetstream.ErrNoHeartbeat):
-			// The iterator goes on by itself once the server answers again.
-		default:
-			return fmt.Errorf("pull from %s: %w", f.from.Config.Durable, err)
-		}
-	}
-}
-
-// consumer looks the consumer up, and creates it if somebody has deleted it: the facts stop what was
+// Serve pulls until ctx ends. A consumer that was deleted starts from the beginning: the facts stop what was
 // delivered before.
-func (f *fetcher) consumer(ctx context.Context) (jetstream.Consumer, error) {
-	js := f.d.c.Conn.JS
-	consumer, err := js.Consumer(ctx, f.from.Stream, f.from.Config.Durable)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		if err := natsconf.EnsureConsumer(ctx, js, f.from); err != nil {
-			return nil, err
-		}
-		consumer, err = js.Consumer(ctx, f.from.Stream, f.from.Config.Durable)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("look up consumer %s: %w", f.from.Config.Durable, err)
-	}
-	return consumer, nil
+func (f *fetcher) Serve(ctx context.Context) error {
+	return f.d.c.Conn.Pull(ctx, f.from, prefetch, func(m jetstream.Msg) {
+		f.d.claims.Wait(ctx)
+		f.dispatch(ctx, m)
+	})
 }
 
 func (f *fetcher) dispatch(ctx context.Context, m jetstream.Msg) {
@@ -156,8 +117,9 @@ func (f *fetcher) read(ctx context.Context, m jetstream.Msg) (*delivery, error) 
 		return &delivery{Completion: c, due: r.At, requested: r.Number}, err
 	case "retry":
 		r, err := f.d.c.Sessions.DecodeRetry(m.Subject(), m.Data())
-		if errors.Is(err, facts.ErrUnreadable) && r.Session != "" {
-			_, err = f.d.c.Sessions.CheckUnreadable(m, err), nil // the subject is hint enough
+		if errors.Is(err, facts.ErrUnreadable) && r.Session != "" { // the subject is hint enough
+			_ = f.d.c.Sessions.CheckUnreadable(m, err)
+			err = nil
 		}
 		if err != nil {
 			return nil, err
@@ -166,7 +128,7 @@ func (f *fetcher) read(ctx context.Context, m jetstream.Msg) (*delivery, error) 
 		if r.Since.IsZero() {
 			r.Since = c.CompletedAt
 		}
-		return &delivery{Completion: c, due: r.Since, requested: r.RequestedAttempt, tries: r.Tries}, err
+		return &delivery{Completion: c, due: r.Since, tries: r.Tries}, err
 	default:
 		return nil, fmt.Errorf("a message on subject %q: no such kind", m.Subject())
 	}

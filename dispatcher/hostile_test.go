@@ -28,10 +28,10 @@ import (
 const (
 	// hostileTimeout is a whole attempt's. Half of it is the dial's, which must be enough for fifty
 	// handshakes on a busy machine.
-	hostileTimeout = 6 * time.Second
+	hostileTimeout = 10 * time.Second
 	// hostileRetryFor is how long what was not sent is tried again: longer than those handshakes take where
 	// other processes are busy, so that each receiver gets its request.
-	hostileRetryFor = 12 * time.Second
+	hostileRetryFor = 20 * time.Second
 	// leastHostile is the documented number of behaviours.
 	leastHostile = 24
 )
@@ -186,7 +186,8 @@ func (h *fixture) behaviours(t *testing.T, trap string, settled <-chan struct{})
 			s.forever("X-A: b\r\n")
 		}),
 		delivers("sends a body of 10 MiB", func(s *side) {
-			s.say("HTTP/1.1 200 OK\r\nContent-Length: 10485760\r\n\r\n" + strings.Repeat("x", 10<<20))
+			s.say("HTTP/1.1 200 OK\r\nContent-Length: 10485760\r\n\r\n") // before a body that takes a while
+			s.say(strings.Repeat("x", 10<<20))
 		}),
 		delivers("sends a body of one byte a second", func(s *side) {
 			s.say("HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n")

@@ -50,9 +50,7 @@ func TestScheduledDeliveriesOutliveTheLeaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	leader := natstest.Leader(t, conn, topology.StreamRetries)
-	for natstest.Leader(t, conn, topology.StreamCompletions) != leader {
-		natstest.StepDown(t, conn, topology.StreamCompletions)
-	}
+	natstest.Lead(t, conn, topology.StreamCompletions, leader)
 	h.dispatch(t, h.config())
 	trio.Kill(leader)
 	for _, stream := range []string{

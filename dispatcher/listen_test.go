@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"verifyd/natsconf/devtunnel"
+	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
 	"verifyd/sessions/failure"
@@ -69,14 +70,14 @@ func (r *receiver) posted(id sessions.ID) int {
 // completeTest completes a session of a test key.
 func (h *fixture) completeTest(t *testing.T, url string, test bool) sessions.Completion {
 	t.Helper()
-	s, _, err := h.store.Create(t.Context(), sessions.Request{
+	s, _, err := h.store.Create(natstest.Patient(t), sessions.Request{
 		Account: "acc_a", Key: "key_k", Test: test, Platform: "p", PlatformUserID: "sailor", GuildID: "g",
 		CallbackURL: url,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := h.store.Complete(t.Context(), s, verified)
+	c, err := h.store.Complete(natstest.Patient(t), s, verified)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,6 +136,7 @@ func TestListenersGetNothingElse(t *testing.T) {
 func TestVerdictsOfListeners(t *testing.T) {
 	t.Parallel()
 	h := start(t)
+	h.timeout = quick
 	r := h.listening(t)
 	var answer atomic.Pointer[devtunnel.Answer]
 	got, _ := h.listener(t, func(devtunnel.Callback) *devtunnel.Answer { return answer.Load() })

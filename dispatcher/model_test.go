@@ -6,10 +6,10 @@ import (
 	"strconv"
 	"time"
 
+	"verifyd/natsconf/once"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
 	"verifyd/sessions/failure"
-	"verifyd/sessions/once"
 	"verifyd/sessions/records"
 )
 
@@ -24,8 +24,8 @@ import (
 //	judge               attempt.decide, and what attempt.run does with it
 //	readResend          attempt.resendRequested
 //	acquire             attempt.send up to its claim, attempt.notSent
-//	publish, look       Writer.onceAs, in Writer.Claim and Writer.Settle
-//	claimed             attempt.claim
+//	publish, look       Writer.Once (package once), in Writer.Claim and Writer.StoreResult
+//	claimed             attempt.claim, attempt.releaseUnconfirmed
 //	begins, write       connSender.send, Conn.Send
 //	ended, giveBack     attempt.conclude, attempt.finish, attempt.release
 //	stored              attempt.storeResult
@@ -39,14 +39,14 @@ import (
 // workers at once, and all messages again; acknowledgements are lost; a worker is killed or paused anywhere,
 // also between its check of the clock and the first byte; clocks differ by 10 s or by an hour; a connection
 // breaks before the first byte; the receiver gets the POST or half of it, and answers or not; something that
-// verifyd did not write is stored in a fact's place.
+// verifyd did not write is stored in a fact's place, or as a hint.
 //
 // What it leaves out: pauses of hosts, listeners, breakers, shares and queues, which decide when something
 // begins and not whether; the two minutes for which a dispatcher that has just started tries in any case;
 // erased users and outcomes that leave the store; an hour's forgetting of unconfirmed claims; what a store
 // loses. Timeouts end nothing by themselves, and time passes independently for claims, retry deadlines and
 // pauses: so the model allows more than can really happen. One process never works twice on a delivery at
-// once (inFlightSet).
+// once (heldSet).
 
 // decisions are the functions that decide, and what else the delivery's safety depends on. Faults replace
 // them.
@@ -69,9 +69,10 @@ type decisions struct {
 	acknowledges   func(disposition, bool) bool
 	again          func(facts.Delivery) (int, error)
 
-	overwrites  bool // a publish does not expect its subject to be empty
-	keepsDoubt  bool // a claim that was confirmed still counts as unconfirmed
-	givesUpOpen bool // giving up takes no claim
+	overwrites    bool // a publish does not expect its subject to be empty
+	keepsDoubt    bool // a claim that was confirmed still counts as unconfirmed
+	givesUpOpen   bool // giving up takes no claim
+	believesHints bool // a hint counts as a request for the attempt that it names
 }
 
 func realDecisions() decisions {
@@ -139,7 +140,7 @@ type deliveryState struct {
 	beyond      bool  // more attempts would follow than the model has space for
 	completion  uint8 // message: 0 acknowledged, 1 never given, 2 given
 	resendMsg   uint8 // bits of those that are not acknowledged
-	schedule    uint8 // 0: none; 1 plus the requested attempt
+	schedule    uint8 // 0: none; 1 plus the requested attempt that it was due for
 	retry       uint8 // the same, once it has come due
 	person      uint8 // the attempt that somebody is about to request
 	kills       uint8 // what is left
@@ -167,6 +168,7 @@ type workerState struct {
 	msg       uint8 // its message
 	first     bool
 	requested uint8
+	due       uint8 // the requested attempt since which it is due; 0: since the completion
 	seen      uint8 // how many claims it has read
 	missed    uint8 // bits: attempts without a result when it was read
 	n         uint8 // its attempt

@@ -20,53 +20,10 @@ import (
 func TestModelAllowsWhatWasSeen(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []sessions.Policy{sessions.PolicyOnce, sessions.PolicyAtLeastOnce} {
-		h := startFirst(t)
-		config := h.config()
-		config.DefaultPolicy, config.RetryFor, config.Metrics = policy, 4*time.Second, nil
-		var busy, broke atomic.Int32
-		receivers := []*receiver{
-			h.receive(t, "127.0.0.1", status(http.StatusNoContent)),
-			h.receive(t, "127.0.0.2", func(w http.ResponseWriter, _ *http.Request) {
-				if busy.Add(1) == 1 {
-					w.WriteHeader(http.StatusServiceUnavailable)
-				}
-			}),
-			h.receive(t, "127.0.0.3", func(w http.ResponseWriter, _ *http.Request) {
-				if broke.Add(1) == 1 {
-					conn, _, _ := w.(http.Hijacker).Hijack()
-					_ = conn.Close()
-				}
-			}),
-			h.receive(t, alone(), status(http.StatusNoContent)),
-		}
-		receivers[3].Close() // no server answers there
-		var ids []sessions.ID
-		for _, r := range receivers {
-			ids = append(ids, h.complete(t, r.URL, "u", verified).ID)
-		}
-		now := time.Now()
-		vanished := h.complete(t, receivers[0].URL, "u", verified).ID
-		if err := h.store.Claim(t.Context(), facts.Claim{
-			Session: vanished, Number: 1, Worker: "gone", At: now.Add(-time.Minute),
-			Deadline: now.Add(-time.Minute), SettleAfter: now.Add(-time.Second),
-		}); err != nil {
-			t.Fatal(err)
-		}
-		h.dispatch(t, config)
-		h.dispatch(t, config)
-		for _, id := range append(ids, vanished) {
-			h.untilSettled(t, id)
-		}
-		if _, err := h.store.Resend(t.Context(), ids[0], "somebody"); err != nil {
-			t.Fatal(err)
-		}
-		h.until(t, ids[0], facts.DeliveryDelivered)
-		for id, seen := range h.factsSeen(t) {
-			t.Logf("%s, %s: %q", policy, id, seen)
-			if err := dispatcher.ModelAllows(policy, seen); err != nil {
-				t.Error(err)
-			}
-		}
+		t.Run(string(policy), func(t *testing.T) {
+			t.Parallel()
+			modelAllowsWhatIsSeen(t, policy)
+		})
 	}
 	for _, never := range [][]string{
 		{"claim 1", "claim 2", "result 1 delivered", "result 2 delivered"},
@@ -76,6 +33,59 @@ func TestModelAllowsWhatWasSeen(t *testing.T) {
 	} {
 		if dispatcher.ModelAllows(sessions.PolicyOnce, never) == nil {
 			t.Errorf("the model allows %q", never)
+		}
+	}
+}
+
+// modelAllowsWhatIsSeen has two dispatchers send to receivers of every kind. A resend that none of them takes
+// up within RetryFor is given up, so RetryFor is longer than a busy machine takes.
+func modelAllowsWhatIsSeen(t *testing.T, policy sessions.Policy) {
+	t.Helper()
+	h := startFirst(t)
+	config := h.config()
+	config.DefaultPolicy, config.RetryFor, config.Metrics = policy, 15*time.Second, nil
+	var busy, broke atomic.Int32
+	receivers := []*receiver{
+		h.receive(t, "127.0.0.1", status(http.StatusNoContent)),
+		h.receive(t, "127.0.0.2", func(w http.ResponseWriter, _ *http.Request) {
+			if busy.Add(1) == 1 {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+		}),
+		h.receive(t, "127.0.0.3", func(w http.ResponseWriter, _ *http.Request) {
+			if broke.Add(1) == 1 {
+				conn, _, _ := w.(http.Hijacker).Hijack()
+				_ = conn.Close()
+			}
+		}),
+		h.receive(t, alone(), status(http.StatusNoContent)),
+	}
+	receivers[3].Close() // no server answers there
+	var ids []sessions.ID
+	for _, r := range receivers {
+		ids = append(ids, h.complete(t, r.URL, "u", verified).ID)
+	}
+	now := time.Now()
+	vanished := h.complete(t, receivers[0].URL, "u", verified).ID
+	if err := h.store.Claim(t.Context(), facts.Claim{
+		Session: vanished, Number: 1, Worker: "gone", At: now.Add(-time.Minute),
+		Deadline: now.Add(-time.Minute), SettleAfter: now.Add(-time.Second),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	h.dispatch(t, config)
+	h.dispatch(t, config)
+	for _, id := range append(ids, vanished) {
+		h.untilSettled(t, id)
+	}
+	if _, err := h.store.Resend(t.Context(), ids[0], "somebody"); err != nil {
+		t.Fatal(err)
+	}
+	h.until(t, ids[0], facts.DeliveryDelivered)
+	for id, seen := range h.factsSeen(t) {
+		t.Logf("%s, %s: %q", policy, id, seen)
+		if err := dispatcher.ModelAllows(policy, seen); err != nil {
+			t.Error(err)
 		}
 	}
 }

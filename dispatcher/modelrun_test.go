@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"verifyd/natsconf/once"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
 	"verifyd/sessions/modelcheck"
-	"verifyd/sessions/once"
 )
 
 var (
@@ -102,10 +102,10 @@ var faults = []struct {
 	}, brokenTexts[2]},
 	{"an open claim does not keep others from the next attempt", "a replayed stream", func(d *decisions) {
 		d.decide = func(c sessions.Completion, a []facts.Attempt, n int, now time.Time) decision {
-			if s := decide(c, a, n, now); s.do != wait {
+			if s := decide(c, a, n, now); s.do != doWait {
 				return s
 			}
-			return decision{do: send, attempt: len(a) + 1}
+			return decision{do: doSend, attempt: len(a) + 1}
 		}
 	}, "an attempt was claimed before the one before it had ended"},
 	{"an abandoned attempt counts as not sent", "unanswered writes and a kill", func(d *decisions) {
@@ -115,7 +115,7 @@ var faults = []struct {
 		d.earlier = func(r facts.Result, _ *facts.Result) facts.Result { return r }
 	}, "a delivery is called undeliverable of which something was sent"},
 	{"another's result ends the delivery, whatever it is", "a replayed stream", func(d *decisions) {
-		d.standing = func(facts.Result, time.Time) disposition { return settled }
+		d.standing = func(facts.Result, time.Time) disposition { return ended }
 	}, "a delivery has no verdict, and nothing leads to one"},
 	{"a message is acknowledged though its schedule is not stored", "schedules", func(d *decisions) {
 		d.acknowledges = func(disposition, bool) bool { return true }
@@ -145,7 +145,7 @@ var faults = []struct {
 		d.decide = func(c sessions.Completion, a []facts.Attempt, n int, now time.Time) decision {
 			if len(a) > 0 && a[len(a)-1].Result != nil &&
 				a[len(a)-1].Result.Verdict == facts.VerdictRejected {
-				return decision{do: send, attempt: len(a) + 1}
+				return decision{do: doSend, attempt: len(a) + 1}
 			}
 			return decide(c, a, n, now)
 		}
@@ -161,7 +161,7 @@ var faults = []struct {
 					return attempts, nil
 				}
 				r, _ := f.Result(n)
-				attempts = append(attempts, facts.NewAttempt(*c, r))
+				attempts = append(attempts, c.Attempt(r))
 			}
 		}
 	}, "a delivery is called undeliverable of which something was sent"},
@@ -176,6 +176,8 @@ var faults = []struct {
 			return attempts, err
 		}
 	}, "no end is reachable any more"},
+	{"a hint counts as a request", "no verifyd wrote this", func(d *decisions) { d.believesHints = true },
+		"a delivery that was at an end was taken up again"},
 	{"who asked is forgotten", "requests that replace each other", func(d *decisions) {
 		d.mayBeRequested = func(decision, []facts.Attempt, int) bool { return false }
 	}, "a delivery has no verdict, and nothing leads to one"},

@@ -214,6 +214,13 @@ func (st *stepper) junk() {
 				s.resendMsg |= 1 << n
 			})
 		}
+		if n > 1 && st.s.retry == 0 {
+			st.does(stranger("a hint that names attempt", n), func(s *deliveryState) {
+				s.junk--
+				s.retry = uint8(n) + 1
+				s.resendLate = s.resendLate || s.resend == 0 // it is as old as it says
+			})
+		}
 	}
 }
 
@@ -343,7 +350,11 @@ func (st *stepper) fetch(w int) {
 		take("completion", 0, workerState{msg: msgCompletion, first: c == 1})
 	}
 	if r := st.s.retry; r != 0 {
-		take("retry", 0, workerState{msg: msgRetry, requested: r - 1})
+		ws := workerState{msg: msgRetry, due: r - 1}
+		if st.m.believesHints {
+			ws.requested = ws.due
+		}
+		take("retry", 0, ws)
 	}
 	for n := uint8(2); int(n) <= st.m.room; n++ {
 		switch {
@@ -352,7 +363,7 @@ func (st *stepper) fetch(w int) {
 			st.does(by(w, "terminates what is no resend", n),
 				func(s *deliveryState) { s.resendMsg &^= 1 << n })
 		default:
-			take("resend", n, workerState{msg: msgResend + n, requested: n})
+			take("resend", n, workerState{msg: msgResend + n, requested: n, due: n})
 		}
 	}
 }
@@ -380,7 +391,8 @@ func (st *stepper) read(w int) {
 				s.worker[w].at = ack
 				return
 			}
-			s.worker[w].requested, s.worker[w].n, s.worker[w].at = n, n, acquire
+			ws := &s.worker[w]
+			ws.requested, ws.due, ws.n, ws.at = n, n, n, acquire
 		})
 		return
 	}
@@ -423,7 +435,7 @@ func (st *stepper) judge(s *deliveryState, w int) {
 	}
 	inDoubt := n > m.releases && ws.doubt&(1<<(n-m.releases)) != 0
 	if m.releasesOwn(attempts, workerNameOf(byNow(w)), inDoubt) {
-		st.judged(s, w, decision{do: release, attempt: n})
+		st.judged(s, w, decision{do: doRelease, attempt: n})
 		return
 	}
 	d := m.decide(m.completionOf(s), attempts, requested, m.nowOf(ws))
@@ -439,18 +451,18 @@ func (st *stepper) judged(s *deliveryState, w int, d decision) {
 	ws := &s.worker[w]
 	ws.n = uint8(max(d.attempt-st.m.releases, 0))
 	switch d.do {
-	case send:
+	case doSend:
 		ws.at = acquire
 		if int(ws.n) > st.m.room {
 			s.beyond = true
 		}
-	case wait:
+	case doWait:
 		st.dispose(s, w, retryIn(d.wait))
-	case release:
+	case doRelease:
 		st.giveBack(s, w)
-	case settle:
+	case doSettle:
 		st.ended(s, w, st.m.abandoned(d))
-	case drop:
+	case doDrop:
 		ws.at = ack
 	}
 }
@@ -614,5 +626,6 @@ func (ws *workerState) rank() uint64 {
 	}
 	return uint64(ws.at)<<60 | uint64(ws.msg)<<56 | flags<<54 | uint64(ws.requested)<<51 |
 		uint64(ws.seen)<<48 | uint64(ws.missed)<<43 | uint64(ws.n)<<40 | uint64(ws.writes)<<32 |
-		uint64(ws.age)<<28 | uint64(ws.tried)<<26 | uint64(ws.doubt)<<20 | uint64(ws.skew)
+		uint64(ws.age)<<28 | uint64(ws.tried)<<26 | uint64(ws.doubt)<<20 | uint64(ws.due)<<8 |
+		uint64(ws.skew)
 }

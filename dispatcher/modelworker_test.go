@@ -4,17 +4,17 @@ import (
 	"time"
 
 	"verifyd/natsconf"
+	"verifyd/natsconf/once"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
 	"verifyd/sessions/modelcheck"
-	"verifyd/sessions/once"
 )
 
 // left returns how long a worker's delivery is before its retry deadline.
 func (m *model) left(s *deliveryState, ws *workerState) time.Duration {
 	dl := delivery{Completion: m.completionOf(s)}
 	dl.due = dl.CompletedAt
-	if ws.requested != 0 {
+	if ws.due != 0 {
 		dl.due = modelNow.Add(-phases[0])
 		if s.resendLate {
 			dl.due = modelNow.Add(-phases[2])
@@ -126,7 +126,7 @@ func (st *stepper) look(w int) {
 	}
 }
 
-// next is what Writer.Claim and Writer.Settle do with the result of package once.
+// next is what Writer.Claim and Writer.StoreResult do with the result of package once.
 func (st *stepper) next(s *deliveryState, w int, next once.Next, write *once.Write) {
 	ws := &s.worker[w]
 	ws.tried, ws.uncertain = uint8(write.Tried), write.Uncertain
@@ -284,7 +284,7 @@ func (st *stepper) givenUp(s *deliveryState, w int) {
 // stored is the end of attempt.storeResult: the worker's own result is stored, or another's.
 func (st *stepper) stored(s *deliveryState, w int, taken bool) {
 	ws := &s.worker[w]
-	f := settled
+	f := ended
 	if taken {
 		due := 0
 		if s.nextDue {
@@ -321,7 +321,7 @@ func (st *stepper) schedule(w int) {
 	if !st.m.schedules {
 		return
 	}
-	u := inFlight{kind: aSchedule, code: ws.requested + 1}
+	u := inFlight{kind: aSchedule, code: ws.due + 1}
 	st.does(toStream(w, "schedules a retry", 0), func(s *deliveryState) {
 		s.put(u)
 		ends(s, retryIn(time.Minute), true)

@@ -17,13 +17,9 @@ import (
 // pausing returns an operator's pauses, and makes a configuration honour them.
 func (h *fixture) pausing(t *testing.T) *pauses.Store {
 	t.Helper()
-	s, err := pauses.NewStore(t.Context(), h.conn, func() time.Time {
+	return pauses.NewStore(h.conn, func() time.Time {
 		return time.Now().Add(time.Duration(h.offset.Load()))
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
 }
 
 func (h *fixture) mirrored(t *testing.T) *pauses.Mirror {

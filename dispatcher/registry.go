@@ -60,7 +60,7 @@ func (r *registry) close() {
 
 // enqueue puts a delivery into its destination's mailbox, or back into JetStream if there is no room.
 func (r *registry) enqueue(ctx context.Context, dl *delivery) {
-	held, room := r.d.inFlight.add(dl.ID, dl.Account, dl.msg)
+	held, room := r.d.held.add(dl.ID, dl.Account, dl.msg)
 	if held {
 		// another copy is still being worked on; this one comes again after AckWait, and meets the facts
 		return
@@ -74,7 +74,7 @@ func (r *registry) enqueue(ctx context.Context, dl *delivery) {
 		_, pause = r.tryEnqueue(dl)
 	}
 	if pause != 0 {
-		r.d.inFlight.remove(dl.ID, dl.Account)
+		r.d.held.remove(dl.ID, dl.Account)
 		_ = dl.msg.NakWithDelay(pause)
 	}
 }
@@ -95,7 +95,7 @@ func (r *registry) tryEnqueue(dl *delivery) (to *destination, pause time.Duratio
 		to = r.add(dl)
 	}
 	limit := maxWaiting
-	if r.d.inFlight.count() > crowdedFrom || to.paused() {
+	if r.d.held.count() > crowdedFrom || to.paused() {
 		limit = r.d.c.Connections
 	}
 	if !to.mailbox.Put(dl.Account, dl, limit, r.d.c.Connections) {

@@ -18,6 +18,7 @@ import (
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
 	"verifyd/sessions/lists"
+	"verifyd/sessions/store"
 )
 
 // comeBack restarts a closed receiver on the same address.
@@ -44,15 +45,18 @@ func (h *fixture) untilBacklog(t *testing.T, wanted func(lists.Backlog) bool) (b
 	}()
 	natstest.Await(t, "the backlog that is wanted", func() bool {
 		var err error
-		if b, err = h.store.Backlog(t.Context()); err != nil {
+		if b, err = h.store.Backlog(t.Context()); err != nil && !errors.Is(err, natsconf.ErrUnavailable) {
 			t.Fatal(err)
 		}
-		return wanted(b)
+		return err == nil && wanted(b)
 	})
 	return b
 }
 
-func scheduled(b lists.Backlog) bool { return b.Scheduled == 1 && b.Waiting+b.Given == 0 }
+// scheduled is a backlog of one schedule. A schedule that fires while it is read is counted, and not found.
+func scheduled(b lists.Backlog) bool {
+	return b.Scheduled == 1 && b.Waiting+b.Given == 0 && !b.Oldest.IsZero()
+}
 
 func nothing(b lists.Backlog) bool { return b == lists.Backlog{} }
 
@@ -96,9 +100,10 @@ func TestSchedulesCarryTheirDelivery(t *testing.T) {
 	r.Close()
 	config := h.config()
 	config.ScheduleFrom, config.RetryFor = time.Second, 4*time.Second
-	h.dispatch(t, config)
+	stop := h.dispatch(t, config)
+	schedules := h.schedules(t)
 	c := h.complete(t, r.URL, "u", verified)
-	first := h.schedule(t, c.ID)
+	first := schedules()
 	v := h.until(t, c.ID, facts.DeliveryUndeliverable)
 	if took := v.Delivery.Attempts[0].Result.At.Sub(c.CompletedAt); took < config.RetryFor ||
 		took > 3*config.RetryFor {
@@ -109,11 +114,16 @@ func TestSchedulesCarryTheirDelivery(t *testing.T) {
 	}
 	h.untilBacklog(t, nothing)
 
+	stop()
+	config = h.config()
+	config.ScheduleFrom, config.RetryFor = time.Second, natstest.TestTimeout // however slow the machine is
+	h.dispatch(t, config)
+	schedules = h.schedules(t)
 	asked, err := h.store.Resend(t.Context(), c.ID, "operator")
 	if err != nil {
 		t.Fatal(err)
 	}
-	again := h.schedule(t, c.ID)
+	again := schedules()
 	if again.RequestedAttempt != 2 || again.Tries != 1 || !again.Since.Equal(asked.At) {
 		t.Errorf("retry of what was asked for: %+v", again)
 	}
@@ -124,14 +134,40 @@ func TestSchedulesCarryTheirDelivery(t *testing.T) {
 	}
 }
 
-// schedule waits for the schedule of a session, which exists only for its second, and reads it.
+// schedules hears every schedule from now on; next returns one after the other. Each exists in the store only
+// until it is due.
+func (h *fixture) schedules(t *testing.T) (next func() facts.Retry) {
+	t.Helper()
+	heard, err := h.conn.NC.SubscribeSync("schedule.*")
+	if err == nil {
+		err = h.conn.NC.FlushTimeout(natstest.TestTimeout) // the server knows of it
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = heard.Unsubscribe() })
+	return func() facts.Retry {
+		t.Helper()
+		m, err := heard.NextMsg(natstest.TestTimeout)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := h.store.DecodeRetry(m.Subject, m.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+}
+
+// schedule waits for the schedule of a session, and reads it.
 func (h *fixture) schedule(t *testing.T, id sessions.ID) facts.Retry {
 	t.Helper()
 	var m *jetstream.RawStreamMsg
 	natstest.Await(t, "a schedule", func() bool {
 		var err error
 		if m, err = h.conn.Last(t.Context(), topology.StreamRetries, "schedule."+string(id)); err != nil &&
-			!errors.Is(err, natsconf.ErrNotFound) {
+			!errors.Is(err, natsconf.ErrNotFound) && !errors.Is(err, natsconf.ErrUnavailable) {
 			t.Fatal(err)
 		}
 		return err == nil
@@ -175,6 +211,70 @@ func TestRetriesAreHints(t *testing.T) {
 	h.until(t, d.ID, facts.DeliveryDelivered)
 }
 
+// taken makes a completion's message count as dealt with, as after a schedule was stored.
+func (h *fixture) taken(t *testing.T, subject string) {
+	t.Helper()
+	consumer, err := h.conn.JS.Consumer(t.Context(), topology.StreamCompletions, topology.ConsumerDispatcher)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := consumer.Next()
+	if err == nil {
+		err = m.DoubleAck(t.Context())
+	}
+	if err != nil || m.Subject() != subject {
+		t.Fatalf("%v, %v", m, err)
+	}
+}
+
+// A dispatcher whose clock is ahead finds every schedule overdue before it is due. It may store it again, but
+// not put it off.
+func TestClockThatIsAheadPutsNoScheduleOff(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	r := h.receive(t, "127.0.0.1", status(http.StatusNoContent))
+	c := h.complete(t, r.URL, "u", verified)
+	h.taken(t, "completion."+string(c.ID))
+	h.offset.Store(int64(45 * time.Second))
+	config, log := h.config(), newLogSignal()
+	config.Log = zerolog.New(log)
+	config.Sessions = store.New(store.Config{ // on the process's clock
+		Conn: h.conn, Key: h.key, Completions: h.completions, Now: config.Now,
+		Retries: natstest.Writer(t, h.conn, topology.StreamRetries),
+	})
+	if err := h.store.Schedule(t.Context(), facts.Retry{
+		Session: c.ID, Tries: 1, Since: c.CompletedAt, At: time.Now().Add(10 * time.Second),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	h.dispatch(t, config)
+	log.wait(t, "scheduled anew")
+	h.until(t, c.ID, facts.DeliveryDelivered)
+}
+
+// A hint that names a requested attempt, without the request among the facts, sends nothing.
+func TestHintAloneSendsNothing(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	r := h.receive(t, "127.0.0.1", status(http.StatusNoContent))
+	h.dispatch(t, h.config())
+	c := h.complete(t, r.URL, "u", verified)
+	h.until(t, c.ID, facts.DeliveryDelivered)
+	if err := h.store.Schedule(t.Context(), facts.Retry{
+		Session: c.ID, RequestedAttempt: 2, Tries: 1, Since: c.CompletedAt, At: time.Now(),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Await(t, "the hint has come", func() bool {
+		_, err := h.conn.Last(t.Context(), topology.StreamRetries, "retry."+string(c.ID))
+		return err == nil
+	})
+	h.untilBacklog(t, nothing) // it was taken, and dealt with
+	if n := r.count(c.ID); n != 1 {
+		t.Errorf("%d POSTs, and nobody has requested a second", n)
+	}
+}
+
 // The acknowledgement of a claim is lost, the claim is stored: its owner knows that it sent nothing, releases
 // the attempt, and the next one is sent. Any other process would have to call it unknown.
 func TestClaimWhoseAcknowledgementWasLostIsReleased(t *testing.T) {
@@ -183,6 +283,7 @@ func TestClaimWhoseAcknowledgementWasLostIsReleased(t *testing.T) {
 	r := h.receive(t, "127.0.0.1", status(http.StatusNoContent))
 	c := h.complete(t, r.URL, "u", verified)
 	h.stopCompletions() // from here on no claim reaches JetStream
+	h.timeout = quick   // the claim is for as long
 	config := h.config()
 	log := newLogSignal()
 	config.Log = zerolog.New(log)

@@ -27,11 +27,11 @@ func TestReleaseWhileAnotherSettlesLosesNothing(t *testing.T) {
 	}
 	var came atomic.Bool
 	crashpoint.Hook(func(point string) {
-		if point != crashpoint.BeforeSettle || came.Swap(true) {
+		if point != crashpoint.BeforeResult || came.Swap(true) {
 			return
 		}
-		_, err := h.store.Settle(t.Context(), facts.NewResult(c.ID, 1, facts.VerdictReleased, failure.Late,
-			"paused", time.Now()))
+		_, err := h.store.StoreResult(t.Context(), facts.NewResult(c.ID, 1, facts.VerdictReleased,
+			failure.Late, "paused", time.Now()))
 		if err != nil {
 			t.Errorf("the owner's release: %v", err)
 		}

@@ -127,3 +127,24 @@ func (d *shared) reportResult(c sessions.Completion, r facts.Result, err error, 
 	}
 	line.Msg("callback attempt")
 }
+
+// reportUnstorable logs a result in whose place there is a message that no build has written.
+func (a *attempt) reportUnstorable(r, existing facts.Result) {
+	if existing.Class == failure.Unreadable && r.Class != failure.Unreadable {
+		a.c.Log.Error().Str("sid", string(a.ID)).Int("attempt", r.Number).
+			Str("verdict", string(r.Verdict)).Int("status", r.Status).
+			Msg("a result cannot be stored, since the message in its place cannot be read; the attempt is " +
+				"shown as unknown")
+	}
+}
+
+// notify calls OnAttempt. Tests, and URLs that the policy refuses, show nothing about a receiver.
+func (a *attempt) notify(verdict facts.Verdict, class failure.Class, again bool) {
+	refused := a.barred != nil && a.barred.Class == failure.RefusedAddress
+	if a.c.OnAttempt != nil && !a.Test && !refused {
+		a.c.OnAttempt(AttemptEnd{
+			Session: a.ID, Account: a.Account, Receiver: a.target.HostPort(), Verdict: verdict, Class: class,
+			Again: again,
+		})
+	}
+}

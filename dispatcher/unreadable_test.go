@@ -3,11 +3,10 @@ package dispatcher_test
 import (
 	"context"
 	"errors"
+	"math"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/nats-io/nats.go"
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
@@ -17,30 +16,6 @@ import (
 	"verifyd/sessions/failure"
 	"verifyd/sessions/store"
 )
-
-// planted stores a server's answer on a subject of a stream, as a client with access to the server can.
-func (h *fixture) planted(t *testing.T, stream, subject string) {
-	t.Helper()
-	before := h.sequence(t, stream, subject)
-	if err := h.conn.NC.PublishRequest("$JS.API.INFO", subject, nil); err != nil {
-		t.Fatal(err)
-	}
-	h.soon(t, "nothing was stored on "+subject, func() bool {
-		return h.sequence(t, stream, subject) > before
-	})
-}
-
-func (h *fixture) sequence(t *testing.T, stream, subject string) uint64 {
-	t.Helper()
-	m, err := h.conn.Last(t.Context(), stream, subject)
-	if errors.Is(err, natsconf.ErrNotFound) {
-		return 0
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m.Sequence
-}
 
 func (h *fixture) soon(t *testing.T, otherwise string, holds func() bool) {
 	t.Helper()
@@ -71,11 +46,14 @@ func (h *fixture) telling(t *testing.T) *atomic.Int64 {
 	return &told
 }
 
-// leftTo counts what a consumer has still to do.
+// leftTo counts what a consumer has still to do, and returns the maximum while the store does not say.
 func (h *fixture) leftTo(t *testing.T, c topology.Consumer) uint64 {
 	t.Helper()
 	state, err := h.conn.ConsumerState(t.Context(), c.Stream, c.Config.Durable)
-	if err != nil {
+	switch {
+	case errors.Is(err, natsconf.ErrUnavailable):
+		return math.MaxUint64 // not known
+	case err != nil:
 		t.Fatal(err)
 	}
 	return state.Waiting + state.Given
@@ -94,14 +72,14 @@ func TestUnreadableMessagesAreLetGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.planted(t, topology.StreamCompletions, "completion."+string(s.ID))
-	h.planted(t, topology.StreamCompletions, "completion.nobody")
+	natstest.Plant(t, h.conn, topology.StreamCompletions, "completion."+string(s.ID))
+	natstest.Plant(t, h.conn, topology.StreamCompletions, "completion.nobody")
 	c := h.config()
 	c.UnreadablePause = 50 * time.Millisecond
 	h.dispatch(t, c)
 	other := h.complete(t, r.URL, "u", verified)
 	h.until(t, other.ID, facts.DeliveryDelivered)
-	h.planted(t, topology.StreamCompletions, "resend."+string(other.ID)+".2")
+	natstest.Plant(t, h.conn, topology.StreamCompletions, "resend."+string(other.ID)+".2")
 	consumer := topology.DispatcherConsumers()[0]
 	h.soon(t, "the consumer gives it out forever", func() bool {
 		return h.leftTo(t, consumer) == 0 && told.Load() >= 3*3
@@ -119,12 +97,13 @@ func TestUnreadableMessagesAreLetGo(t *testing.T) {
 func TestUnreadableClaimIsNeverSent(t *testing.T) {
 	t.Parallel()
 	h := start(t)
+	h.timeout = quick // what cannot be read is settled after a whole attempt
 	r := h.receive(t, "127.0.0.1", status(204))
 	c := h.complete(t, r.URL, "u", verified)
-	h.planted(t, topology.StreamCompletions, "claim."+string(c.ID)+".1")
+	natstest.Plant(t, h.conn, topology.StreamCompletions, "claim."+string(c.ID)+".1")
 	h.dispatch(t, h.config())
 	h.soon(t, "it is not settled", func() bool {
-		return h.sequence(t, topology.StreamCompletions, "result."+string(c.ID)+".1") > 0
+		return natstest.SequenceOf(t, h.conn, topology.StreamCompletions, "result."+string(c.ID)+".1") > 0
 	})
 	v := h.until(t, c.ID, facts.DeliveryUnknown)
 	if a := v.Delivery.Attempts[0]; a.Presumed || a.Result.Class != failure.Unreadable ||
@@ -147,9 +126,10 @@ func TestUnreadableClaimIsNeverSent(t *testing.T) {
 func TestUnreadableClaimUnderAtLeastOnce(t *testing.T) {
 	t.Parallel()
 	h := start(t)
+	h.timeout = quick // what cannot be read is settled after a whole attempt
 	r := h.receive(t, "127.0.0.1", status(204))
 	c := h.complete(t, r.URL, "u", verified)
-	h.planted(t, topology.StreamCompletions, "claim."+string(c.ID)+".1")
+	natstest.Plant(t, h.conn, topology.StreamCompletions, "claim."+string(c.ID)+".1")
 	config := h.config()
 	config.DefaultPolicy = sessions.PolicyAtLeastOnce
 	h.dispatch(t, config)
@@ -171,14 +151,15 @@ func TestUnreadableClaimAfterTheEndReopensNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := start(t)
+			h.timeout = quick // what cannot be read is settled after a whole attempt
 			r := h.receive(t, "127.0.0.1", status(204))
 			c := h.complete(t, r.URL, "u", verified)
 			config := h.config()
 			config.DefaultPolicy = policy
 			h.dispatch(t, config)
 			h.until(t, c.ID, facts.DeliveryDelivered)
-			h.planted(t, topology.StreamCompletions, "claim."+string(c.ID)+".2")
-			h.planted(t, topology.StreamRetries, "retry."+string(c.ID))
+			natstest.Plant(t, h.conn, topology.StreamCompletions, "claim."+string(c.ID)+".2")
+			natstest.Plant(t, h.conn, topology.StreamRetries, "retry."+string(c.ID))
 			h.untilBacklog(t, nothing)
 			if v := h.until(t, c.ID, facts.DeliveryDelivered); r.count(c.ID) != 1 ||
 				len(v.Delivery.Attempts) != 1 {
@@ -188,7 +169,8 @@ func TestUnreadableClaimAfterTheEndReopensNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			h.soon(t, "it is not settled", func() bool {
-				return h.sequence(t, topology.StreamCompletions, "result."+string(c.ID)+".2") > 0
+				return natstest.SequenceOf(t, h.conn, topology.StreamCompletions,
+					"result."+string(c.ID)+".2") > 0
 			})
 			if policy == sessions.PolicyOnce {
 				h.untilBacklog(t, nothing)
@@ -219,7 +201,7 @@ func TestUnreadableResultIsNotSentAgain(t *testing.T) {
 			h := start(t)
 			r := h.receive(t, "127.0.0.1", status(204))
 			c := h.complete(t, r.URL, "u", verified)
-			h.planted(t, topology.StreamCompletions, "result."+string(c.ID)+".1")
+			natstest.Plant(t, h.conn, topology.StreamCompletions, "result."+string(c.ID)+".1")
 			config := h.config()
 			config.DefaultPolicy = policy
 			h.dispatch(t, config)
@@ -260,11 +242,11 @@ func TestUnreadableScheduleAddsNoTime(t *testing.T) {
 	c := h.complete(t, r.URL, "u", verified)
 	h.acknowledge(t)
 	subject := "schedule." + string(c.ID)
-	h.planted(t, topology.StreamRetries, subject)
-	planted := h.sequence(t, topology.StreamRetries, subject)
+	natstest.Plant(t, h.conn, topology.StreamRetries, subject)
+	planted := natstest.SequenceOf(t, h.conn, topology.StreamRetries, subject)
 	h.dispatch(t, h.config())
 	h.soon(t, "it is not stored anew", func() bool {
-		return h.sequence(t, topology.StreamRetries, subject) > planted
+		return natstest.SequenceOf(t, h.conn, topology.StreamRetries, subject) > planted
 	})
 	if again := h.schedule(t, c.ID); !again.Since.Equal(c.CompletedAt) {
 		t.Errorf("%+v, completed at %s", again, c.CompletedAt)
@@ -289,13 +271,9 @@ func TestUnreadableHintLosesNoDelivery(t *testing.T) {
 				t.Fatal(err)
 			}
 			if subject == "retry." {
-				if _, err := h.conn.JS.PublishMsg(t.Context(), &nats.Msg{
-					Subject: subject + string(c.ID), Data: []byte("planted"),
-				}); err != nil {
-					t.Fatal(err)
-				}
+				natstest.Publish(t, h.conn, subject+string(c.ID), []byte("planted"))
 			} else {
-				h.planted(t, topology.StreamRetries, subject+string(c.ID))
+				natstest.Plant(t, h.conn, topology.StreamRetries, subject+string(c.ID))
 			}
 			h.dispatch(t, h.config())
 			h.until(t, c.ID, facts.DeliveryDelivered)

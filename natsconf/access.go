@@ -89,7 +89,7 @@ const grantsWait = time.Second
 
 // errNoGrants is returned if the server does not report to a user what it may do: the user may not ask, or
 // the server keeps no system account.
-var errNoGrants = errors.New("the server does not tell what this credential may do")
+var errNoGrants = errors.New("the server does not report what this credential may do")
 
 // Grants are what the server lets a user do.
 type Grants struct {

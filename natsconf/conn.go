@@ -18,6 +18,10 @@ import (
 	"verifyd/natsconf/permission"
 )
 
+// ackTimeout is how long to wait for an acknowledgement or an answer. A synced write takes well under 10 ms;
+// a cluster that elects a leader takes a second or two.
+const ackTimeout = 5 * time.Second
+
 // Server is a NATS server of this process, whose store may fail under it.
 type Server interface {
 	nats.InProcessConnProvider
@@ -131,7 +135,7 @@ func (c *Conn) options(o ConnectOptions) []nats.Option {
 		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) {
 			if errors.Is(err, nats.ErrPermissionViolation) {
 				o.Log.Error().Err(err).Msg(
-					"NATS refuses what this credential may not do; verifyd check tells what it lacks")
+					"NATS refuses what this credential may not do; verifyd check lists what it lacks")
 				return
 			}
 			o.Log.Warn().Err(err).Str("subject", subjectOf(s)).Msg("NATS reports an error")

@@ -10,6 +10,26 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"verifyd/natsconf/topology"
+	"verifyd/natsconf/wait"
+)
+
+const (
+	// pullHeartbeat is how often the server shows that a pull is pending. After two that did not come the
+	// consumer is looked up.
+	pullHeartbeat = 5 * time.Second
+	// readingKept is how long the server keeps the consumer of a reading whose process died before it was
+	// deleted.
+	readingKept = 30 * time.Second
+	// readingPage is how many messages a reading asks for at once: some hundred KiB. readingFew is how many
+	// it asks for that its server had not heard of at first.
+	readingPage = 1024
+	readingFew  = 16
+	// heardWithin is how long a new consumer is asked again if no server seems to listen. On a cluster it may
+	// live on another server, and this server learns that it exists a moment before it learns how to reach
+	// it.
+	heardWithin = time.Second
+	// readingPause is the pause between two requests that wait for another server.
+	readingPause = 5 * time.Millisecond
 )
 
 // EnsureConsumer creates or updates a durable consumer. It is harmless to repeat.
@@ -18,6 +38,64 @@ func EnsureConsumer(ctx context.Context, js jetstream.JetStream, c topology.Cons
 		return fmt.Errorf("ensure consumer %s: %w", c.Config.Durable, err)
 	}
 	return nil
+}
+
+// Pull passes the messages of a durable consumer to take until ctx ends, and requests ahead of them at once.
+// What was pulled by then and not passed on goes back to the server. A consumer that somebody deleted is
+// created; if it is deleted meanwhile, Pull returns an error, and its caller pulls again.
+func (c *Conn) Pull(ctx context.Context, from topology.Consumer, ahead int, take func(jetstream.Msg)) error {
+	consumer, err := openConsumer(ctx, c.JS, from)
+	if err != nil {
+		return err
+	}
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(ahead),
+		jetstream.PullHeartbeat(pullHeartbeat))
+	if err != nil {
+		return fmt.Errorf("pull from %s: %w", from.Config.Durable, err)
+	}
+	stop := context.AfterFunc(ctx, messages.Drain)
+	defer stop()
+	defer messages.Stop()
+	for {
+		m, err := messages.Next()
+		switch {
+		case err == nil && ctx.Err() != nil:
+			_ = m.Nak()
+		case err == nil:
+			take(m)
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, jetstream.ErrNoHeartbeat) && !deleted(ctx, c.JS, from):
+			// the iterator goes on by itself once the server answers again
+		default:
+			return fmt.Errorf("pull from %s: %w", from.Config.Durable, err)
+		}
+	}
+}
+
+// deleted reports whether a consumer does not exist any more. The server tells this once, to the pulls that
+// it has then: it is missed while the connection is down, and by a pull that begins just then.
+func deleted(ctx context.Context, js jetstream.JetStream, c topology.Consumer) bool {
+	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
+	defer cancel()
+	_, err := js.Consumer(ctx, c.Stream, c.Config.Durable)
+	return errors.Is(err, jetstream.ErrConsumerNotFound)
+}
+
+// openConsumer looks a consumer up, and creates it if somebody has deleted it.
+func openConsumer(ctx context.Context, js jetstream.JetStream, c topology.Consumer) (jetstream.Consumer,
+	error) {
+	consumer, err := js.Consumer(ctx, c.Stream, c.Config.Durable)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		if err := EnsureConsumer(ctx, js, c); err != nil {
+			return nil, err
+		}
+		consumer, err = js.Consumer(ctx, c.Stream, c.Config.Durable)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look up consumer %s: %w", c.Config.Durable, err)
+	}
+	return consumer, nil
 }
 
 // Acknowledge goes through everything that a durable consumer still has to deliver, acknowledges the messages
@@ -83,14 +161,21 @@ func (g *delivering) page(ctx context.Context) (n uint64, err error) {
 	return n, nil
 }
 
-// consumer creates a consumer for one reading; done deletes it.
+// consumer creates a consumer for one reading; done deletes it. It is tried again as long as ctx waits
+// (package wait): the server that places consumers may have to be elected.
 func (r *Reader) consumer(ctx context.Context, stream string,
 	config jetstream.ConsumerConfig) (_ jetstream.Consumer, done func(), err error) {
 	config.Description, config.AckPolicy = "one reading", jetstream.AckNonePolicy
 	config.MemoryStorage, config.Replicas, config.InactiveThreshold = true, 1, readingKept
-	try, cancel := context.WithTimeout(ctx, ackTimeout)
-	defer cancel()
-	consumer, err := r.js.CreateConsumer(try, stream, config)
+	var consumer jetstream.Consumer
+	for range wait.Tries(ctx, 1) {
+		try, cancel := context.WithTimeout(ctx, ackTimeout)
+		consumer, err = r.js.CreateConsumer(try, stream, config)
+		cancel()
+		if err == nil || Lasting(err) || r.Noticed() != nil {
+			break
+		}
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("begin to read %s: %w: %w", stream, ErrUnavailable, err)
 	}

@@ -1,6 +1,12 @@
 package natsconf
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
 
 // The kinds of failure that callers distinguish. Each is wrapped with the operation that failed.
 var (
@@ -19,3 +25,59 @@ var (
 	// ErrTooMany: there are more messages than the caller can take at once.
 	ErrTooMany = errors.New("more messages than can be taken at once")
 )
+
+// The error codes of JetStream that are distinguished.
+const (
+	codeWrongLastSequence jetstream.ErrorCode = 10071 // a message is on the subject already
+	// the store refused: the subject is taken, or the stream is full
+	codeStoreFailed            jetstream.ErrorCode = 10077
+	codeWrongLastSequenceConst jetstream.ErrorCode = 10164 // another publish to the subject is in flight
+	codeStorageExceeded        jetstream.ErrorCode = 10047 // the server's store limit is reached
+	codeInsufficientResources  jetstream.ErrorCode = 10023
+)
+
+// Kind wraps an error of a publish by nats.go as one of this package's kinds.
+func Kind(err error) error {
+	for _, k := range kinds {
+		if errors.Is(err, k.err) {
+			return err // it has one
+		}
+	}
+	kind := ErrUncertain
+	var api *jetstream.APIError
+	switch {
+	case errors.As(err, &api):
+		kind = apiKind(api)
+	case unsent(err), errors.Is(err, nats.ErrMaxPayload):
+		kind = ErrUnavailable // it was not sent
+	}
+	return fmt.Errorf("%w: %w", kind, err)
+}
+
+func apiKind(e *jetstream.APIError) error {
+	switch e.ErrorCode {
+	case codeWrongLastSequence, codeWrongLastSequenceConst:
+		return ErrConflict
+	case codeStoreFailed:
+		if e.Description == "maximum messages per subject exceeded" {
+			return ErrConflict
+		}
+		return ErrStoreFull
+	case codeStorageExceeded, codeInsufficientResources:
+		return ErrStoreFull
+	default:
+		return ErrUnavailable // the server answered no: nothing is stored
+	}
+}
+
+// unsent reports whether a message is stored nowhere because there was no server for it, or no connection.
+func unsent(err error) bool {
+	return noResponders(err) || errors.Is(err, nats.ErrReconnectBufExceeded) ||
+		errors.Is(err, nats.ErrConnectionReconnecting)
+}
+
+// noResponders reports whether no server was there for a message, so that it is stored nowhere: the stream
+// has no leader, or the server that the client is connected to does not know the leader yet.
+func noResponders(err error) bool {
+	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse)
+}

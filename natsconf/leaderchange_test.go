@@ -21,7 +21,7 @@ import (
 // holdGate is a gate that, once armed, forwards one chunk from clients and holds the next one until it is
 // released.
 type holdGate struct {
-	*gate
+	*natstest.Gate
 
 	stage    atomic.Int32 // 0: not armed; then one more than the chunks that have come
 	held     chan struct{}
@@ -32,7 +32,7 @@ type holdGate struct {
 func newHoldGate(t *testing.T, to string) *holdGate {
 	t.Helper()
 	g := &holdGate{}
-	g.gate = newGate(t, to, func() func(bool) bool {
+	g.Gate = natstest.NewGate(t, to, func() func(bool) bool {
 		return func(toServer bool) bool {
 			if toServer && g.stage.Load() > 0 && g.stage.Add(1) == 3 {
 				close(g.held)
@@ -95,13 +95,8 @@ func TestBatchCutByALeaderChange(t *testing.T) {
 			<-g.held // some of the messages are with the leader, the last one is not
 			after := change(leader)
 			if what == "steps down" { // what arrives at that server goes to the new leader from now on
-				at := trio.Connect(t, third)
-				if err := natsconf.AtBoot(t.Context(), func(ctx context.Context) error {
-					_, err := at.JS.Publish(ctx, topology.BucketSubject(topology.BucketKeys, "probe"), nil)
-					return err
-				}, func(error) bool { return false }); err != nil {
-					t.Fatal(err)
-				}
+				natstest.Publish(t, trio.Connect(t, third),
+					topology.BucketSubject(topology.BucketKeys, "probe"), nil)
 			}
 			g.release()
 			select {

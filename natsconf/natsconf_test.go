@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
 	"verifyd/natsconf"
@@ -54,19 +53,7 @@ func TestUnansweredPublishesEndOneByOne(t *testing.T) {
 // A restarted server keeps its port and takes back the connections it had, the in-process ones included.
 func TestConnectionsComeBackAfterTheServerRestarts(t *testing.T) {
 	t.Parallel()
-	e, err := embedded.Open(embedded.Options{DataDir: t.TempDir(), Log: zerolog.Nop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = e.Close() })
-	stop := natstest.Serve(t, e)
-	<-e.Ready()
-	conn, err := natsconf.Connect(t.Context(), natsconf.ConnectOptions{Embedded: e, Log: zerolog.Nop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	natstest.Ensure(t, conn)
+	e, conn, stop := natstest.StartServer(t, embedded.Options{DataDir: t.TempDir()})
 	w := natstest.Writer(t, conn, topology.StreamCompletions)
 	if _, err := w.Publish(t.Context(), &nats.Msg{Subject: "completion.a", Data: []byte("1")}); err != nil {
 		t.Fatal(err)
@@ -202,22 +189,9 @@ func TestPublishEndsWithItsContext(t *testing.T) {
 
 func TestFullStoreIsReported(t *testing.T) {
 	t.Parallel()
-	e, err := embedded.Open(embedded.Options{
-		DataDir: t.TempDir(), StoreBytes: 64 << 10, Log: zerolog.Nop(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = e.Close() })
-	natstest.Serve(t, e)
-	<-e.Ready()
-	conn, err := natsconf.Connect(t.Context(), natsconf.ConnectOptions{Embedded: e, Log: zerolog.Nop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	natstest.Ensure(t, conn)
+	_, conn, _ := natstest.StartServer(t, embedded.Options{DataDir: t.TempDir(), StoreBytes: 64 << 10})
 	w := natstest.Writer(t, conn, topology.StreamCompletions)
+	var err error
 	for i := range 1000 {
 		_, err = w.Publish(t.Context(), &nats.Msg{
 			Subject: fmt.Sprintf("completion.%d", i), Data: make([]byte, 1024),

@@ -2,7 +2,6 @@ package natsconf
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/nats-io/nats.go"
@@ -62,12 +61,6 @@ func (c *Conn) retryUntilAccepted(ctx context.Context, stream string, publish fu
 	}
 	c.metrics.failed(stream, opWrite, err) // once, however often it was tried
 	return err
-}
-
-// unsent reports whether a message is stored nowhere because there was no server for it, or no connection.
-func unsent(err error) bool {
-	return noResponders(err) || errors.Is(err, nats.ErrReconnectBufExceeded) ||
-		errors.Is(err, nats.ErrConnectionReconnecting)
 }
 
 // Durable checks an acknowledgement. If the store has failed meanwhile, it does not count: the error is

@@ -22,14 +22,15 @@ func TestMessagesAreOfferedUntilTaken(t *testing.T) {
 	conn := natstest.ConnectTo(t, natstest.Bare(t, t.TempDir()))
 	w := natstest.Writer(t, conn, "ONE")
 	const each = 3
+	patient := natstest.Patient(t) // making a stream may take a disk longer than a caller that does not wait
 	fates, before := make(chan error), conn.NC.Stats().OutMsgs
 	for n := range each {
 		go func() {
-			_, err := w.Publish(t.Context(), &nats.Msg{Subject: fmt.Sprintf("one.s%d", n)})
+			_, err := w.Publish(patient, &nats.Msg{Subject: fmt.Sprintf("one.s%d", n)})
 			fates <- err
 		}()
 		go func() {
-			fates <- conn.PublishBatch(t.Context(), "ONE", &nats.Msg{Subject: fmt.Sprintf("one.b%d.1", n)},
+			fates <- conn.PublishBatch(patient, "ONE", &nats.Msg{Subject: fmt.Sprintf("one.b%d.1", n)},
 				&nats.Msg{Subject: fmt.Sprintf("one.b%d.2", n)})
 		}()
 	}

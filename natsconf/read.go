@@ -13,8 +13,7 @@ import (
 )
 
 // Reader reads from the leaders of streams, so that it sees every acknowledged write. Its methods are safe
-// for
-// concurrent use.
+// for concurrent use.
 type Reader struct {
 	js       jetstream.JetStream
 	metrics  *metrics

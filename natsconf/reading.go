@@ -14,26 +14,13 @@ import (
 )
 
 const (
-	// readingKept is how long the server keeps the consumer of a reading whose process died before it was
-	// deleted.
-	readingKept = 30 * time.Second
-	// readingPage is how many messages a reading asks for at once: some hundred KiB. readingFew is how many
-	// it asks for that its server had not heard of at first.
-	readingPage = 1024
-	readingFew  = 16
-	// heardWithin is how long a new consumer is asked again if no server seems to listen. On a cluster it may
-	// live on another server, and this server learns that it exists a moment before it learns how to reach
-	// it.
-	heardWithin = time.Second
 	// maxBehind is how long a reading waits for servers that are behind the stream's leader, and
-	// anotherAfter how long for one of them.
-	maxBehind    = ackTimeout
-	anotherAfter = 250 * time.Millisecond
+	// switchAfter how long for one of them.
+	maxBehind   = ackTimeout
+	switchAfter = 250 * time.Millisecond
 	// newestAtOnce is how many subjects of one reading the leader is asked about at once: a month's days
 	// take four turns instead of 31, and no reading crowds the others out.
 	newestAtOnce = 8
-	// readingPause is the pause between two requests that wait for another server.
-	readingPause = 5 * time.Millisecond
 )
 
 // Head reads the first messages on a stream's subjects that match, at most limit, and counts all of them, as
@@ -176,48 +163,49 @@ func rangeOf(subject string, first uint64) jetstream.ConsumerConfig {
 // message that the leader held when it began, and looks for another server if that message does not come
 // soon.
 type scan struct {
-	r        *Reader
-	stream   string
-	config   jetstream.ConsumerConfig
-	consumer jetstream.Consumer
-	drop     func()    // deletes the consumer
-	goal     uint64    // sequence of that newest message, or of one before it if the reading ends earlier
-	last     uint64    // last sequence to be read
-	at       uint64    // sequence that it has reached
-	there    uint64    // how many this consumer had to deliver when it was created
-	got      uint64    // how many came from it
-	heard    time.Time // when something last came from it
+	r           *Reader
+	stream      string
+	config      jetstream.ConsumerConfig
+	consumer    jetstream.Consumer
+	drop        func()    // deletes the consumer
+	end         uint64    // sequence of that newest message, or of one before it if the reading ends earlier
+	last        uint64    // last sequence to be read
+	position    uint64    // sequence that it has reached
+	expected    uint64    // how many this consumer had to deliver when it was created
+	delivered   uint64    // how many came from it
+	lastArrival time.Time // when something last came from it
 }
 
 // scan begins one; done ends it.
 func (r *Reader) scan(ctx context.Context, stream string, config jetstream.ConsumerConfig,
 	last uint64) (_ *scan, done func(), err error) {
 	s := &scan{
-		r: r, stream: stream, config: config, last: last, at: max(config.OptStartSeq, 1) - 1, drop: func() {},
+		r: r, stream: stream, config: config, last: last, position: max(config.OptStartSeq, 1) - 1,
+		drop: func() {},
 	}
 	newest, err := s.newest(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	if s.goal = min(newest, last); s.at < s.goal { // otherwise nothing is there
-		err = s.another(ctx)
+	if s.end = min(newest, last); s.position < s.end { // otherwise nothing is there
+		err = s.newConsumer(ctx)
 	}
 	return s, func() { s.drop() }, err
 }
 
-// another goes on with a new consumer in place of any existing one, on whatever server.
-func (s *scan) another(ctx context.Context) error {
+// newConsumer goes on with a new consumer in place of any existing one, on whatever server.
+func (s *scan) newConsumer(ctx context.Context) error {
 	config := s.config
 	if config.DeliverPolicy == jetstream.DeliverByStartSequencePolicy {
-		config.OptStartSeq = s.at + 1
+		config.OptStartSeq = s.position + 1
 	}
 	consumer, drop, err := s.r.consumer(ctx, s.stream, config)
 	if err != nil {
 		return err
 	}
 	s.drop()
-	s.consumer, s.drop, s.there, s.got, s.heard = consumer, drop, consumer.CachedInfo().NumPending, 0,
-		time.Now()
+	s.consumer, s.drop = consumer, drop
+	s.expected, s.delivered, s.lastArrival = consumer.CachedInfo().NumPending, 0, time.Now()
 	return nil
 }
 
@@ -270,23 +258,23 @@ func (s *scan) next(ctx context.Context, limit int) (page []jetstream.Msg, err e
 			err = fmt.Errorf("read from %s: %w: %w", s.stream, ErrUnavailable, err)
 		}
 	}()
-	for begun := time.Now(); s.at < s.goal; {
+	for begun := time.Now(); s.position < s.end; {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		came, err := fetch(ctx, s.consumer, s.ask(limit))
+		came, err := fetch(ctx, s.consumer, s.batchSize(limit))
 		if err != nil && time.Since(begun) < maxBehind {
-			err = s.another(ctx) // its server has gone
+			err = s.newConsumer(ctx) // its server has gone
 		}
 		if err != nil {
 			return nil, err
 		}
-		before := s.got
-		if page, err = s.take(came); err != nil || len(page) > 0 {
+		before := s.delivered
+		if page, err = s.accept(came); err != nil || len(page) > 0 {
 			return page, err
 		}
-		if s.got == before {
-			if err := s.wait(ctx, begun); err != nil {
+		if s.delivered == before {
+			if err := s.awaitOrSwitch(ctx, begun); err != nil {
 				return nil, err
 			}
 		}
@@ -294,40 +282,41 @@ func (s *scan) next(ctx context.Context, limit int) (page []jetstream.Msg, err e
 	return nil, nil
 }
 
-// ask returns how many messages to ask for, at most limit: no more than there should be, since memory is
-// allocated for them.
-func (s *scan) ask(limit int) int {
-	there := uint64(readingFew)
-	if s.there > s.got {
-		there = s.there - s.got
+// batchSize returns how many messages to ask for, at most limit: no more than there should be, since memory
+// is allocated for them.
+func (s *scan) batchSize(limit int) int {
+	left := uint64(readingFew)
+	if s.expected > s.delivered {
+		left = s.expected - s.delivered
 	}
-	return int(min(uint64(limit), s.last-s.at, there)) //nolint:gosec // no more than limit, which is positive
+	//nolint:gosec // no more than limit, which is positive
+	return int(min(uint64(limit), s.last-s.position, left))
 }
 
-// take records the messages that came, and returns those that were asked for. Messages after a gap are left
-// for another consumer.
-func (s *scan) take(came []jetstream.Msg) (page []jetstream.Msg, err error) {
+// accept records the messages that came, and returns those that were asked for. Messages after a gap are
+// left for another consumer.
+func (s *scan) accept(came []jetstream.Msg) (page []jetstream.Msg, err error) {
 	for _, m := range came {
 		meta, err := m.Metadata()
 		if err != nil {
 			return nil, err
 		}
-		if meta.Sequence.Consumer != s.got+1 {
+		if meta.Sequence.Consumer != s.delivered+1 {
 			break
 		}
-		s.got, s.heard = s.got+1, time.Now()
-		if s.at = max(s.at, meta.Sequence.Stream); meta.Sequence.Stream <= s.last {
+		s.delivered, s.lastArrival = s.delivered+1, time.Now()
+		if s.position = max(s.position, meta.Sequence.Stream); meta.Sequence.Stream <= s.last {
 			page = append(page, m)
 		}
 	}
 	return page, nil
 }
 
-// wait finds out why nothing came, or only messages after a gap. If messages were lost on the way, another
-// consumer delivers them again. If the newest one has left the stream meanwhile, the reading ends with the
-// one before it. Otherwise the server is behind: the reading waits for it, counted from begun, or changes to
-// another one.
-func (s *scan) wait(ctx context.Context, begun time.Time) error {
+// awaitOrSwitch finds out why nothing came, or only messages after a gap. If messages were lost on the way,
+// another consumer delivers them again. If the newest one has left the stream meanwhile, the reading ends
+// with the one before it. Otherwise the server is behind: the reading waits for it, counted from begun, or
+// changes to another one.
+func (s *scan) awaitOrSwitch(ctx context.Context, begun time.Time) error {
 	try, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
 	info, err := s.consumer.Info(try)
@@ -338,15 +327,15 @@ func (s *scan) wait(ctx context.Context, begun time.Time) error {
 	if err != nil {
 		return err
 	}
-	s.goal = min(s.goal, newest)
-	switch lost := info.Delivered.Consumer != s.got; {
-	case s.at >= s.goal:
+	s.end = min(s.end, newest)
+	switch lost := info.Delivered.Consumer != s.delivered; {
+	case s.position >= s.end:
 		return nil
 	case time.Since(begun) > maxBehind:
 		return fmt.Errorf("message %d has not come within %s: the servers that were read from are "+
-			"busy, or behind the stream's leader", s.goal, maxBehind)
-	case lost || time.Since(s.heard) > anotherAfter:
-		return s.another(ctx)
+			"busy, or behind the stream's leader", s.end, maxBehind)
+	case lost || time.Since(s.lastArrival) > switchAfter:
+		return s.newConsumer(ctx)
 	default:
 		return pause(ctx)
 	}

@@ -21,7 +21,7 @@ import (
 // muteGate is a gate that can stop carrying data on its connections without closing them, like a server that
 // was stopped or cut off. It carries new ones.
 type muteGate struct {
-	*gate
+	*natstest.Gate
 
 	mu   sync.Mutex
 	mute chan struct{} // closed: the connections made by then are mute
@@ -30,7 +30,7 @@ type muteGate struct {
 func newMuteGate(t *testing.T, to string) *muteGate {
 	t.Helper()
 	g := &muteGate{mute: make(chan struct{})}
-	g.gate = newGate(t, to, func() func(bool) bool {
+	g.Gate = natstest.NewGate(t, to, func() func(bool) bool {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		mute := g.mute

@@ -26,8 +26,8 @@ const (
 	// flight the server refuses ours, and a read does not show it yet; on a busy cluster that takes a tenth
 	// of a second.
 	minTryPause, maxTryPause = 20 * time.Millisecond, 200 * time.Millisecond
-	// updateNonce is the header by which an update recognizes its own message when the answer was lost. It is
-	// not a message id: the server would remember each for two minutes.
+	// updateNonce is the header by which an update recognizes its own message when the answer was lost, as a
+	// writer does in package once.
 	updateNonce = "Verifyd-Nonce"
 )
 
@@ -39,8 +39,8 @@ const (
 // nothing has changed, the same message is published again: at most one of the two is stored. If another
 // message is there, it is not known whether that replaced ours, and the error is ErrUncertain.
 //
-// Write-once facts (sessions: once, account: redeem) have a loop of their own: they are written without a
-// read before, and a writer that finds another's message there has lost, and does not begin again.
+// A fact that is written once goes through package once instead: it is written without a read before, and a
+// writer that finds another's message there has lost, and does not begin again.
 func (c *Conn) Update(ctx context.Context, stream, subject string,
 	edit func(current *jetstream.RawStreamMsg) (*nats.Msg, error)) error {
 	u := update{conn: c, stream: stream, subject: subject, edit: edit,

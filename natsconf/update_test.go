@@ -30,6 +30,9 @@ func increment(m *jetstream.RawStreamMsg) (*nats.Msg, error) {
 	return &nats.Msg{Data: []byte(strconv.Itoa(n + 1))}, nil
 }
 
+// deleted is the header of a deleted entry's marker.
+var deleted = nats.Header{"KV-Operation": {"DEL"}}
+
 func wantCount(t *testing.T, conn *natsconf.Conn, subject string, want int) {
 	t.Helper()
 	m, err := conn.Last(t.Context(), topology.BucketStream(topology.BucketStore), subject)
@@ -73,17 +76,9 @@ func TestUpdateOfADeletedEntry(t *testing.T) {
 	conn := natstest.Start(t)
 	stream, subject := topology.BucketStream(topology.BucketStore),
 		topology.BucketSubject(topology.BucketStore, "test")
-	kv, err := conn.JS.KeyValue(t.Context(), topology.BucketStore)
-	if err == nil {
-		_, err = kv.Put(t.Context(), "test", []byte("7"))
-	}
-	if err == nil {
-		err = kv.Delete(t.Context(), "test")
-	}
-	if err == nil {
-		err = conn.Update(t.Context(), stream, subject, increment)
-	}
-	if err != nil {
+	natstest.Publish(t, conn, subject, []byte("7"))
+	natstest.Publish(t, conn, subject, nil, deleted)
+	if err := conn.Update(t.Context(), stream, subject, increment); err != nil {
 		t.Fatal(err)
 	}
 	if err := conn.Update(t.Context(), stream, subject,
@@ -151,7 +146,7 @@ func TestUpdateWithoutAnAnswer(t *testing.T) {
 			t.Parallel()
 			var lost atomic.Int32
 			dropped := make(chan struct{})
-			g := newGate(t, strings.TrimPrefix(end.URL, "nats://"), func() func(bool) bool {
+			g := natstest.NewGate(t, strings.TrimPrefix(end.URL, "nats://"), func() func(bool) bool {
 				return func(toServer bool) bool {
 					if toServer && lost.CompareAndSwap(request, nothing) || !toServer &&
 						lost.CompareAndSwap(answer, nothing) {

@@ -3,6 +3,8 @@ package natsconf_test
 import (
 	"context"
 	"errors"
+	"net/url"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,10 +25,10 @@ func TestWaitingOutlastsWhatHurryDoesNot(t *testing.T) {
 	ctx, cancel := wait.For(t.Context(), natstest.TestTimeout)
 	defer cancel()
 	gone, leave := wait.For(t.Context(), natstest.TestTimeout)
-	fates, left := make(chan error), make(chan error)
+	results, left := make(chan error), make(chan error)
 	go func() {
 		_, err := w.Publish(ctx, &nats.Msg{Subject: "one.1"})
-		fates <- err
+		results <- err
 	}()
 	go func() {
 		_, err := w.Publish(gone, &nats.Msg{Subject: "one.2"})
@@ -49,13 +51,12 @@ func TestWaitingOutlastsWhatHurryDoesNot(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-fates; err != nil {
+	if err := <-results; err != nil {
 		t.Errorf("who waits: %v", err)
 	}
 }
 
-// A read over a connection that is silent, and comes back seconds later, is repeated. A missing message is
-// not waited for.
+// A missing message is not waited for.
 func TestWaitingReads(t *testing.T) {
 	t.Parallel()
 	address := natstest.Bare(t, t.TempDir())
@@ -84,5 +85,38 @@ func TestWaitingReads(t *testing.T) {
 	}
 	if took := time.Since(began); took > natstest.TestTimeout/2 {
 		t.Errorf("what is not there was waited for: %s", took)
+	}
+}
+
+// A reading over a connection that is silent, and comes back seconds later, is repeated.
+func TestWaitingReadingsOutlastSilence(t *testing.T) {
+	t.Parallel()
+	at, err := url.Parse(natstest.Bare(t, t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var silent atomic.Bool
+	g := natstest.NewGate(t, at.Host, func() func(bool) bool {
+		return func(bool) bool { return !silent.Load() }
+	})
+	at.Host = g.Addr().String()
+	conn := natstest.ConnectTo(t, at.String())
+	if _, err := conn.JS.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: "ONE", Subjects: []string{"one.>"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	silent.Store(true)
+	ctx, cancel := wait.For(t.Context(), natstest.TestTimeout)
+	defer cancel()
+	result := make(chan error)
+	go func() {
+		_, _, err := conn.Head(ctx, "ONE", "one.>", 1)
+		result <- err
+	}()
+	natstest.Await(t, "the silence is noticed", func() bool { return !conn.Connected() })
+	silent.Store(false)
+	if err := <-result; err != nil {
+		t.Error(err)
 	}
 }

@@ -24,6 +24,10 @@ const (
 	// staleAfter is how long after the last poll that found it complete a watch counts as stale: polls that
 	// find it complete are pollEvery apart.
 	staleAfter = time.Second
+	// leaderLease is how long a leader of a cluster is believed to be the only one after so many followers
+	// have answered it that they are a majority with it: each of them waits at least a second longer before
+	// it begins an election.
+	leaderLease = 3 * time.Second
 	// watchQueue is how many entries wait for the follower of a watch.
 	watchQueue = 256
 )
@@ -32,12 +36,20 @@ const (
 // restored from an older copy.
 var errBucketWentBack = errors.New("the bucket has lost what was seen in it")
 
+var errNoLeader = errors.New("the stream has no leader")
+
 // Freshness is the instant up to which the follower of a watch has seen everything. It outlasts the watch, so
 // that the next one goes on with it; the zero value has seen nothing yet.
 type Freshness struct {
-	until atomic.Int64 // Unix nanoseconds
-	ended atomic.Bool  // there is no watch that could see more
+	until   atomic.Int64 // Unix nanoseconds
+	ended   atomic.Bool  // there is no watch that could see more
+	inDoubt atomic.Bool
 }
+
+// InDoubt reports whether the server that answers as the bucket's leader may have been replaced without
+// knowing it, like one that was cut off from the others or paused: changes may have been acknowledged by its
+// successor. It ends when the follower has taken everything that a leader holds.
+func (f *Freshness) InDoubt() bool { return f.inDoubt.Load() }
 
 // StaleSince returns since when changes may not have been seen; zero while all are, and before everything
 // was seen once.
@@ -69,8 +81,12 @@ type Watch struct {
 	err     error // set before updates is closed
 	cancel  context.CancelFunc
 
-	loaded bool   // every key's newest entry was delivered
-	seen   uint64 // sequence up to which everything was delivered
+	loaded   bool      // every key's newest entry was delivered
+	seen     uint64    // sequence up to which everything was delivered
+	certain  bool      // everything was delivered of a leader that is believed to be the only one
+	ledUntil time.Time // the bucket's leader is believed to be the only one
+	answered time.Time // when a leader last answered
+	silence  time.Time // end of the last one; only a follower's answer after it shows that the leader is one
 }
 
 // Watch begins to watch the keys of a bucket that match, and records in a Freshness until when everything has
@@ -117,14 +133,22 @@ func (w *Watch) run(ctx context.Context) {
 	w.freshness.ended.Store(true)
 }
 
-// pollOnce asks the leader for the last sequence, and delivers what is new. If the leader does not answer,
-// the next poll is another chance; an error ends the watch.
+// pollOnce asks the leader for the last sequence, and delivers what is new. If the leader does not answer, or
+// may not be the leader any more, the next poll is another chance; an error ends the watch.
 func (w *Watch) pollOnce(ctx context.Context) error {
 	asked := time.Now()
+	if asked.After(w.ledUntil) && !w.findLeader(ctx) {
+		return nil
+	}
+	if w.certain && len(w.updates) == 0 {
+		w.freshness.inDoubt.Store(false)
+	}
 	last, err := w.last(ctx)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil //nolint:nilerr // see above
+	}
+	w.answered = time.Now()
+	switch {
 	case last < w.seen:
 		return errBucketWentBack
 	case !w.loaded:
@@ -135,8 +159,67 @@ func (w *Watch) pollOnce(ctx context.Context) error {
 	if err == nil && w.loaded && w.seen >= last {
 		w.freshness.until.Store(asked.UnixNano())
 		w.freshness.ended.Store(false)
+		w.certain = true
 	}
 	return err
+}
+
+// findLeader finds out until when the server that answers as the leader is believed to be the only one, and
+// reports whether it is now. A poll of each watch every two seconds or so begins with it.
+//
+// A server that goes on after a pause takes answers of before it for new ones. So after a silence in which
+// another leader may have been elected, an answer counts that came after the silence.
+func (w *Watch) findLeader(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
+	defer cancel()
+	asked := time.Now()
+	ago, alone, err := w.conn.heard(ctx, topology.BucketStream(w.bucket))
+	if err != nil {
+		return false
+	}
+	now := time.Now()
+	if !w.answered.IsZero() && now.Sub(w.answered) > leaderLease {
+		w.silence = now
+	}
+	w.answered = now
+	w.ledUntil = asked.Add(leaderLease - ago)
+	if !alone && (!asked.Before(w.ledUntil) || asked.Add(-ago).Before(w.silence)) {
+		w.ledUntil, w.certain = time.Time{}, false
+		w.freshness.inDoubt.Store(true)
+		return false
+	}
+	return true
+}
+
+// heard returns how long ago so many servers had answered the leader of a stream that they are a majority
+// with it, as the leader has it: leaderLease if not enough of them have answered it yet. alone: there is no
+// other server. Its error is ErrUnavailable.
+func (r *Reader) heard(ctx context.Context, stream string) (ago time.Duration, alone bool, err error) {
+	err = r.ask(ctx, stream, func(ctx context.Context, s jetstream.Stream) error {
+		info, err := s.Info(ctx)
+		switch {
+		case err != nil:
+			return err
+		case info.Cluster == nil || len(info.Cluster.Replicas) == 0:
+			alone = true
+			return nil
+		case info.Cluster.Leader == "": // others answer as well while there is none
+			return errNoLeader
+		}
+		needed := (len(info.Cluster.Replicas) + 1) / 2
+		answered := slices.DeleteFunc(slices.Clone(info.Cluster.Replicas), func(f *jetstream.PeerInfo) bool {
+			return f.Active == 0 && !f.Current // never yet
+		})
+		slices.SortFunc(answered, func(a, b *jetstream.PeerInfo) int {
+			return cmp.Compare(a.Active, b.Active)
+		})
+		ago = leaderLease
+		if len(answered) >= needed {
+			ago = answered[needed-1].Active
+		}
+		return nil
+	})
+	return ago, alone, err
 }
 
 // load delivers every key's newest entry, and the nil after them.

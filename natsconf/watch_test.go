@@ -43,48 +43,23 @@ func awaitAll(t *testing.T, w *natsconf.Watch) (all []string) {
 	return all
 }
 
-// consumersOf returns the consumers of a bucket.
-func consumersOf(t *testing.T, conn *natsconf.Conn, bucket string) []string {
-	t.Helper()
-	s, err := conn.JS.Stream(t.Context(), topology.BucketStream(bucket))
-	if err != nil {
-		t.Fatal(err)
-	}
-	list := s.ConsumerNames(t.Context())
-	names := slices.Collect(func(yield func(string) bool) {
-		for name := range list.Name() {
-			if !yield(name) {
-				return
-			}
-		}
-	})
-	if err := list.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return names
-}
-
 // Each change arrives, in order and once, without a consumer: nothing of a watch is on a server that may
 // vanish.
 func TestWatchNeedsNoConsumer(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)
-	kv, err := conn.JS.KeyValue(t.Context(), topology.BucketKeys)
-	if err != nil {
-		t.Fatal(err)
-	}
 	put := func(key, value string) {
 		t.Helper()
-		if _, err := kv.Put(t.Context(), key, []byte(value)); err != nil {
-			t.Fatal(err)
-		}
+		natstest.Publish(t, conn, topology.BucketSubject(topology.BucketKeys, key), []byte(value))
+	}
+	remove := func(key string) {
+		t.Helper()
+		natstest.Publish(t, conn, topology.BucketSubject(topology.BucketKeys, key), nil, deleted)
 	}
 	put("a", "1")
 	put("a", "2")
 	put("gone", "1")
-	if err := kv.Delete(t.Context(), "gone"); err != nil {
-		t.Fatal(err)
-	}
+	remove("gone")
 	var fresh natsconf.Freshness
 	w := conn.Watch(t.Context(), topology.BucketKeys, ">", &fresh)
 	defer w.Close()
@@ -92,13 +67,9 @@ func TestWatchNeedsNoConsumer(t *testing.T) {
 		t.Errorf("before the nil come %v, want a=2", all)
 	}
 	for round := range 3 {
-		if left := consumersOf(t, conn, topology.BucketKeys); len(left) > 0 {
-			t.Errorf("the bucket has the consumers %v", left)
-		}
+		natstest.AwaitConsumers(t, conn, topology.BucketStream(topology.BucketKeys), 0)
 		put("b", "1")
-		if err := kv.Delete(t.Context(), "b"); err != nil {
-			t.Fatal(err)
-		}
+		remove("b")
 		for i := range 300 { // many between two polls
 			put("c", strconv.Itoa(i))
 		}
@@ -131,7 +102,7 @@ func TestWatchOfASilentServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	var silent atomic.Bool
-	g := newGate(t, strings.TrimPrefix(end.URL, "nats://"), func() func(bool) bool {
+	g := natstest.NewGate(t, strings.TrimPrefix(end.URL, "nats://"), func() func(bool) bool {
 		return func(bool) bool { return !silent.Load() }
 	})
 	conn, err := natsconf.Connect(t.Context(), natsconf.ConnectOptions{
@@ -166,13 +137,7 @@ func TestWatchOfASilentServer(t *testing.T) {
 func TestWatchOfABucketThatWentBackEnds(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)
-	kv, err := conn.JS.KeyValue(t.Context(), topology.BucketKeys)
-	if err == nil {
-		_, err = kv.Put(t.Context(), "a", []byte("1"))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	natstest.Publish(t, conn, topology.BucketSubject(topology.BucketKeys, "a"), []byte("1"))
 	var fresh natsconf.Freshness
 	w := conn.Watch(t.Context(), topology.BucketKeys, ">", &fresh)
 	defer w.Close()
@@ -200,15 +165,8 @@ func TestWatchOfABucketWithoutItsNewestMessage(t *testing.T) {
 		"a server that is behind may still have the newest message, and then the watch ends")
 	t.Parallel()
 	conn := natstest.Start(t)
-	kv, err := conn.JS.KeyValue(t.Context(), topology.BucketKeys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := kv.Put(t.Context(), "a", []byte("1")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := kv.Put(t.Context(), "b", []byte("1")); err != nil {
-		t.Fatal(err)
+	for _, key := range []string{"a", "b"} {
+		natstest.Publish(t, conn, topology.BucketSubject(topology.BucketKeys, key), []byte("1"))
 	}
 	if err := conn.Purge(t.Context(), topology.BucketStream(topology.BucketKeys),
 		topology.BucketSubject(topology.BucketKeys, "b")); err != nil {

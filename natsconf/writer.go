@@ -16,13 +16,15 @@ import (
 )
 
 const (
-	// ackTimeout is how long to wait for an acknowledgement or an answer. A synced write takes well under 10
-	// ms; a cluster that elects a leader takes a second or two.
-	ackTimeout = 5 * time.Second
 	// minBatch is the number of waiting messages from which one atomic batch beats single publishes: a batch
 	// is synced once, each single message by itself. A batch's own cost is about that of one sync if it is
 	// staged in memory.
 	minBatch = 4
+	// fullBatch is the size up to which a batch waits for more messages, for at most fillBatch: the server
+	// makes and deletes files for each batch, whatever its size. Fewer than minBatch do not wait, so a quiet
+	// stream pays no delay.
+	fullBatch = 16
+	fillBatch = 2 * time.Millisecond
 	// maxBatch bounds one batch; the server takes 1,000.
 	maxBatch = 512
 	// mailboxSize bounds how many messages wait. At 36,000/s this is a quarter of a second.
@@ -33,16 +35,6 @@ const (
 	acceptTries = 12
 	// maxDrain is how long a stopping writer goes on publishing waiting messages.
 	maxDrain = 10 * time.Second
-)
-
-// The error codes of JetStream that a Writer distinguishes.
-const (
-	codeWrongLastSequence jetstream.ErrorCode = 10071 // a message is on the subject already
-	// the store refused: the subject is taken, or the stream is full
-	codeStoreFailed            jetstream.ErrorCode = 10077
-	codeWrongLastSequenceConst jetstream.ErrorCode = 10164 // another publish to the subject is in flight
-	codeStorageExceeded        jetstream.ErrorCode = 10047 // the server's store limit is reached
-	codeInsufficientResources  jetstream.ErrorCode = 10023
 )
 
 // Ack is JetStream's answer to one stored message.
@@ -58,13 +50,13 @@ type Ack struct {
 // A batch is all or nothing and synced once. If one of its messages conflicts, the server rejects the whole
 // batch; the writer then publishes them singly, so that the others do not suffer.
 type Writer struct {
-	conn    *Conn
-	stream  string
-	single  bool
-	mailbox chan *pendingPublish
-	silence atomic.Int32 // publishes in a row that were not answered
-	unheard atomic.Int64 // when the last of them was given up, in Unix nanoseconds
-	quiet   atomic.Int64 // when the first of them was
+	conn            *Conn
+	stream          string
+	single          bool
+	mailbox         chan *pendingPublish
+	unanswered      atomic.Int32 // publishes in a row that were not answered
+	lastUnanswered  atomic.Int64 // when the last of them was given up, in Unix nanoseconds
+	firstUnanswered atomic.Int64 // when the first of them was
 
 	batches prometheus.Observer
 	waiting prometheus.Gauge
@@ -112,12 +104,6 @@ func (w *Writer) Publish(ctx context.Context, msg *nats.Msg) (ack Ack, err error
 	return ack, err
 }
 
-// noResponders reports whether no server was there for a message, so that it is stored nowhere: the stream
-// has no leader, or the server that the client is connected to does not know the leader yet.
-func noResponders(err error) bool {
-	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse)
-}
-
 // enqueue puts a message in the mailbox, and returns its result.
 func (w *Writer) enqueue(ctx context.Context, msg *nats.Msg) (Ack, error) {
 	p := &pendingPublish{msg: msg, result: make(chan publishResult, 1)}
@@ -147,19 +133,19 @@ const (
 // Silent reports whether the server has stopped answering publishes to the stream, although it may be
 // connected: it behaves like that after a write to its disk has failed, until it is restarted.
 func (w *Writer) Silent() bool {
-	return w.silence.Load() >= silentFrom && time.Now().UnixNano()-w.unheard.Load() < int64(silentFor)
+	return w.unanswered.Load() >= silentFrom && time.Since(time.Unix(0, w.lastUnanswered.Load())) < silentFor
 }
 
 // SilentFor returns how long a silent stream has not answered.
 func (w *Writer) SilentFor() time.Duration {
-	return time.Since(time.Unix(0, w.quiet.Load()).Add(-ackTimeout))
+	return time.Since(time.Unix(0, w.firstUnanswered.Load()).Add(-ackTimeout))
 }
 
 // EndSilence is Silent, and ends the silence: from now on the writer counts from zero.
 func (w *Writer) EndSilence() bool {
 	silent := w.Silent()
 	if silent {
-		w.silence.Store(0)
+		w.unanswered.Store(0)
 	}
 	return silent
 }
@@ -174,13 +160,13 @@ func (w *Writer) recordResult(err error) {
 	}
 	if errors.Is(err, ErrUncertain) {
 		now := time.Now().UnixNano()
-		w.unheard.Store(now)
-		if w.silence.Add(1) == 1 {
-			w.quiet.Store(now)
+		w.lastUnanswered.Store(now)
+		if w.unanswered.Add(1) == 1 {
+			w.firstUnanswered.Store(now)
 		}
 		return
 	}
-	w.silence.Store(0)
+	w.unanswered.Store(0)
 }
 
 // Serve publishes until ctx ends, then publishes the messages that still wait, and returns. It may be served
@@ -223,9 +209,27 @@ func (w *Writer) drain() {
 // String names the actor in the supervisor's log.
 func (w *Writer) String() string { return "writer " + w.stream }
 
-// gather takes the waiting messages, without waiting for more: a lone caller pays no delay.
+// gather takes the waiting messages. If they make a small batch, it waits a moment for more.
 func (w *Writer) gather(first *pendingPublish) []*pendingPublish {
-	batch := append(make([]*pendingPublish, 0, minBatch), first)
+	batch := w.takeWaiting(append(make([]*pendingPublish, 0, minBatch), first))
+	if w.single || len(batch) < minBatch || len(batch) >= fullBatch {
+		return batch
+	}
+	filled := time.NewTimer(fillBatch)
+	defer filled.Stop()
+	for len(batch) < fullBatch {
+		select {
+		case p := <-w.mailbox:
+			batch = w.takeWaiting(append(batch, p))
+		case <-filled.C:
+			return batch
+		}
+	}
+	return batch
+}
+
+// takeWaiting appends the messages that wait already.
+func (w *Writer) takeWaiting(batch []*pendingPublish) []*pendingPublish {
 	for len(batch) < maxBatch {
 		select {
 		case p := <-w.mailbox:
@@ -364,37 +368,3 @@ func clearBatchHeaders(pending []*pendingPublish) {
 
 // kind maps an error of nats.go to one of this package's kinds.
 func (w *Writer) kind(err error) error { return fmt.Errorf("publish to %s: %w", w.stream, Kind(err)) }
-
-// Kind wraps an error of a publish by nats.go as one of this package's kinds.
-func Kind(err error) error {
-	for _, k := range kinds {
-		if errors.Is(err, k.err) {
-			return err // it has one
-		}
-	}
-	kind := ErrUncertain
-	var api *jetstream.APIError
-	switch {
-	case errors.As(err, &api):
-		kind = apiKind(api)
-	case unsent(err), errors.Is(err, nats.ErrMaxPayload):
-		kind = ErrUnavailable // it was not sent
-	}
-	return fmt.Errorf("%w: %w", kind, err)
-}
-
-func apiKind(e *jetstream.APIError) error {
-	switch e.ErrorCode {
-	case codeWrongLastSequence, codeWrongLastSequenceConst:
-		return ErrConflict
-	case codeStoreFailed:
-		if e.Description == "maximum messages per subject exceeded" {
-			return ErrConflict
-		}
-		return ErrStoreFull
-	case codeStorageExceeded, codeInsufficientResources:
-		return ErrStoreFull
-	default:
-		return ErrUnavailable // the server answered no: nothing is stored
-	}
-}

@@ -1,6 +1,6 @@
 // Package sessions is the domain: what a verification session is, which states it passes through, and how it
-// ends. It is pure: it knows no HTTP, no NATS and no measurements, and neither do its packages facts, failure
-// and timeline. Package store keeps sessions in JetStream.
+// ends. It is pure: it knows no HTTP, no NATS and no measurements, and neither do its packages facts,
+// failure, proof and timeline. Package store keeps sessions in JetStream.
 //
 // Its state machine:
 //

@@ -18,8 +18,8 @@ type State string
 const (
 	Pending  State = "pending"
 	Verified State = "verified" // the provider vouched for an identity and the network's rules accept it
-	Failed   State = "failed"   // the user declined, or the rules refused the identity
-	Canceled State = "canceled" // the integrator took it back; no callback
+	Failed   State = "failed"   // declined, refused by the rules, or unconfirmed
+	Canceled State = "canceled" // by the integrator, or with its account; no callback
 	Expired  State = "expired"  // not completed within its lifetime; no callback
 )
 

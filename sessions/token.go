@@ -4,10 +4,11 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/base32"
 	"encoding/base64"
 	"errors"
 	"strings"
+
+	"verifyd/sessions/base32"
 )
 
 const (
@@ -23,7 +24,7 @@ const (
 // The form of an account's id, without which a token does not lead to it.
 const (
 	accountPrefix = "acc_"
-	accountChars  = 20     // of idEncoding
+	accountChars  = 20     // of base32.Lower
 	accountRest   = "aaaa" // of zero bits, up to accountBytes
 )
 
@@ -31,11 +32,9 @@ const (
 var ErrMalformed = errors.New(
 	"neither a session token (43 characters of base64url) nor a session id (32 characters of base32)")
 
-var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
-
 // Token is the secret in verify_url: 32 bytes in unpadded base64url, 43 characters, which cannot be
 // distinguished from random ones without the store's key. Anyone who holds it may sign in for the session.
-// Create returns it, and it is never stored.
+// Create returns it. It is stored only sealed, for ten minutes, in the reservation of an idempotency key.
 type Token string
 
 // Mask derives from a token's random part the mask that hides its other part, at least as long.
@@ -48,7 +47,7 @@ func NewToken(account string, mask Mask) Token {
 	var b [tokenBytes]byte
 	_, _ = rand.Read(b[:]) // never fails: the program ends if the system's source is broken
 	if text, ok := strings.CutPrefix(account, accountPrefix); ok && len(text) == accountChars {
-		if packed, err := idEncoding.DecodeString(text + accountRest); err == nil {
+		if packed, err := base32.Lower.DecodeString(text + accountRest); err == nil {
 			subtle.XORBytes(b[randomBytes:], packed, mask(b[:randomBytes]))
 		}
 	}
@@ -63,7 +62,7 @@ func (t Token) Account(mask Mask) string {
 		return ""
 	}
 	subtle.XORBytes(b[randomBytes:], b[randomBytes:], mask(b[:randomBytes]))
-	text, ok := strings.CutSuffix(idEncoding.EncodeToString(b[randomBytes:]), accountRest)
+	text, ok := strings.CutSuffix(base32.Lower.EncodeToString(b[randomBytes:]), accountRest)
 	if !ok {
 		return ""
 	}
@@ -87,7 +86,7 @@ func ParseToken(s string) (Token, error) {
 // ID returns the session id that belongs to the token.
 func (t Token) ID() ID {
 	sum := sha256.Sum256([]byte(t))
-	return ID(idEncoding.EncodeToString(sum[:idBytes]))
+	return ID(base32.Lower.EncodeToString(sum[:idBytes]))
 }
 
 // String keeps tokens out of logs and error texts; Reveal returns the secret itself.
@@ -106,7 +105,7 @@ type ID string
 func ParseID(s string) (ID, error) {
 	if len(s) == idLen {
 		// a line end is no part of a subject, and decoders skip it
-		if b, err := idEncoding.DecodeString(s); err != nil || len(b) != idBytes {
+		if b, err := base32.Lower.DecodeString(s); err != nil || len(b) != idBytes {
 			return "", ErrMalformed
 		}
 		return ID(s), nil

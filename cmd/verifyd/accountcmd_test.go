@@ -44,7 +44,7 @@ func TestAccountCommands(t *testing.T) {
 	_, said := do(0, "account", "create", "Harbor Guild", "--new-store")
 	contains("create", said, "acc_", "login-link")
 	_, said = do(exitUsage, "account", "create", "Harbor Guild")
-	contains("creating it twice", said, "exists already")
+	contains("creating it twice", said, "already exists")
 	_, said = do(exitUsage, "account", "create", "Har\u202ebor")
 	contains("a bad name", said, "printable text")
 
@@ -54,7 +54,7 @@ func TestAccountCommands(t *testing.T) {
 	id := strings.Fields(strings.Split(list, "\n")[1])[0]
 	contains("key list", list, "EXPIRES", "LAST USED", "bot", "active", id)
 	next, said := do(0, "key", "roll", id, "--grace", "1h")
-	contains("key roll", said, "takes the place of "+id, "1h0m0s")
+	contains("key roll", said, "replaces "+id, "1h0m0s")
 	if !strings.HasPrefix(next, "vfy_") || next == key {
 		t.Errorf("the successor is %q", next)
 	}
@@ -62,7 +62,7 @@ func TestAccountCommands(t *testing.T) {
 	contains("key list after a roll", list, "rolled", "active")
 
 	first, said := do(0, "account", "secret", "Harbor Guild")
-	if strings.Contains(said, "signs too") {
+	if strings.Contains(said, "still signs") {
 		t.Errorf("one secret: %s", said)
 	}
 	fresh, said := do(0, "account", "rotate-secret", "--account", "Harbor Guild", "--overlap", "24h")
@@ -70,14 +70,14 @@ func TestAccountCommands(t *testing.T) {
 	_, said = do(exitUsage, "account", "rotate-secret", "--account", "Harbor Guild")
 	contains("rotating again", said, "end it first")
 	secret, said := do(0, "account", "secret", "Harbor Guild")
-	contains("two secrets", said, first, "signs too, until", "Its public key: whpk_")
+	contains("two secrets", said, first, "still signs, until", "Its public key: whpk_")
 	public := regexp.MustCompile(`whpk_\S{43}=`).FindString(said)
 	if secret != fresh || fresh == first {
 		t.Error("the current secret is not the new one alone")
 	}
 
 	show, _ := do(0, "account", "show", "Harbor Guild")
-	contains("show", show, "Harbor Guild", "the service's default", "Secret before it", "0 days ago", public,
+	contains("show", show, "Harbor Guild", "the service's default", "Previous secret", "0 days ago", public,
 		"signs until", "bot", "rolled", "MEMBER")
 	if strings.Contains(show, "whsec_") || strings.Contains(show, next) {
 		t.Error("show shows a secret")
@@ -181,7 +181,7 @@ func TestAccountCommandRefusals(t *testing.T) {
 		{[]string{"account", "revoke-login-link", "--account", "nobody", "link_x"}, "verifyd account list"},
 		{[]string{"account", "revoke-login-link", "--account", "a", "link_*"}, "verifyd account show"},
 		{[]string{"account", "revoke-login-link", "link_x"}, "--account"},
-		{[]string{"key", "create", "--account", "a", "--expires", "2020-01-01"}, "is over"},
+		{[]string{"key", "create", "--account", "a", "--expires", "2020-01-01"}, "has passed"},
 		{[]string{"key", "create", "--account", "a", "--expires", "soon"}, "2027-01-31"},
 		{[]string{"key", "create", "--account", "a", "--expires", "-3h"}, "--expires"},
 		{[]string{"key", "create", "--account", "a", "--name", strings.Repeat("x", 65)}, "64 bytes"},
@@ -242,7 +242,7 @@ func TestRotationAndRollSeenFromOutside(t *testing.T) {
 		t.Errorf("after the overlap: %q, old %t, new %t", all, old, fresh)
 	}
 	status, _, answer := (api{base: r.Base, key: before}).call(t, http.MethodGet, "/sessions/x", "")
-	if status != http.StatusUnauthorized || !strings.Contains(string(answer), "its grace ended on") {
+	if status != http.StatusUnauthorized || !strings.Contains(string(answer), "its grace period ended on") {
 		t.Errorf("the old key after the grace: %d %s", status, answer)
 	}
 	natstest.Await(t, "both keys were used", func() bool {

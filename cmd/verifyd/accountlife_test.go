@@ -74,7 +74,7 @@ func TestNamesOfStrangersAreNotEnough(t *testing.T) {
 	} {
 		code, out, said := r.run(t, args...)
 		if code != exitUsage || out != "" ||
-			!strings.Contains(said, "made on the dashboard by Eve (dev:eve)") ||
+			!strings.Contains(said, "created on the dashboard by Eve (dev:eve)") ||
 			!strings.Contains(said, a.ID) {
 			t.Errorf("%v: %d %q %s", args, code, out, said)
 		}
@@ -162,7 +162,7 @@ func TestAccountIsDisabledAndEnabled(t *testing.T) {
 		t.Errorf("refused with %s", answer)
 	}
 	expectTitle(t, must[*demo.Page](t)(b.Press(t.Context(), at, "sign-in")), http.StatusForbidden,
-		"Nobody can sign in here just now")
+		"Sign-in is not available right now")
 	if _, out, _ := r.run(t, "account", "list"); !strings.Contains(out, "disabled since") {
 		t.Errorf("list:\n%s", out)
 	}
@@ -231,7 +231,7 @@ func TestDeletedAccountOwesItsOutcomes(t *testing.T) {
 
 	// Another account gets the name, and nothing of the old one.
 	if code, _, said := r.run(t, "account", "create", "Harbor Guild"); code != exitUsage ||
-		!strings.Contains(said, "nobody else's until") {
+		!strings.Contains(said, "nobody else can take it until") {
 		t.Errorf("the name is free: %d %s", code, said)
 	}
 	if code, _, said := r.run(t, "account", "create", "Harbor Guild", "--grant"); code != 0 {
@@ -277,21 +277,21 @@ func TestAccountLifeAtTheCommandLine(t *testing.T) {
 	do(exitUsage, "is reserved", "create", "Discord Support")
 	do(exitUsage, "looks like", "create", "Harb0r Guild")
 	do(exitUsage, "mixes letters of Cyrillic and Latin", "create", "Pi\u0435r Guild")
-	do(0, "is made", "create", "Pier Guild")
-	do(0, "know", "verified", "Pier Guild")
-	do(0, "verified mark went", "rename", "Pier Guild", "Quay Guild")
+	do(0, "was created", "create", "Pier Guild")
+	do(0, "has verified the name", "verified", "Pier Guild")
+	do(0, "verified mark was lost", "rename", "Pier Guild", "Quay Guild")
 	do(exitUsage, "was the name of", "create", "Pier Guild")
 	do(exitUsage, "is reserved", "rename", "Quay Guild", "Steam")
-	do(0, `is called "Steam" now`, "rename", "Quay Guild", "Steam", "--grant")
+	do(0, `is now called "Steam"`, "rename", "Quay Guild", "Steam", "--grant")
 	do(0, "granted: yes", "audit", "Steam")
-	do(0, "know", "verified", "Steam")
+	do(0, "has verified the name", "verified", "Steam")
 	do(0, "no verified mark", "verified", "Steam", "--remove")
 
 	do(0, "account enable", "disable", "Steam", "--reason", "Its bill is open.")
 	do(0, "Its bill is open.", "show", "Steam")
 	do(0, "account restore", "delete", "Steam")
 	do(0, "deleted on", "list")
-	do(0, "waits for its end", "enable", "Steam")
+	do(0, "is deleted on", "enable", "Steam")
 	do(exitUsage, "restore", "enable", "Steam")
 	do(0, "in service", "restore", "Steam")
 	do(0, "Nothing was deleted", "delete", "Steam", "--dry-run")

@@ -187,7 +187,7 @@ func TestAlarmAboutAnOldDelivery(t *testing.T) {
 	parallel(t)
 	r := alarming(t)
 	host, _, _ := strings.Cut(strings.TrimPrefix(r.inbox.CallbackURL(), "https://"), "/")
-	book := must[*pauses.Store](t)(pauses.NewStore(t.Context(), r.Store.Conn, r.Config.Now))
+	book := pauses.NewStore(r.Store.Conn, r.Config.Now)
 	must[pauses.Pause](t)(book.Begin(t.Context(), host, "olga", "moving", 12*time.Hour))
 	soon(t, func() bool { _, known := r.Paused.Of(host); return known })
 	s, b := r.begin(t), demo.NewBrowser()

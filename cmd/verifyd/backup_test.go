@@ -282,7 +282,7 @@ func TestInterruptedRestoreIsFinishedAsItBegan(t *testing.T) {
 		if err := n.run(); err != nil {
 			t.Fatal(err)
 		}
-		if err := n.end(t); err == nil || !strings.Contains(n.log.String(), "is not whole") {
+		if err := n.end(t); err == nil || !strings.Contains(n.log.String(), "is incomplete") {
 			t.Errorf("go on %v: the service starts on a store that is being filled: %v\n%s", c.began.GoOn,
 				err, n.log)
 		}
@@ -388,7 +388,7 @@ func TestRestoreRefuses(t *testing.T) {
 		t.Errorf("into a store that was served: %s %v", out, err)
 	}
 	if out, err := b.command(t, "backup", b.file); err == nil ||
-		!strings.Contains(err.Error(), "is there already") {
+		!strings.Contains(err.Error(), "exists already") {
 		t.Errorf("over another backup: %s %v", out, err)
 	}
 }

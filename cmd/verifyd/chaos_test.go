@@ -50,6 +50,9 @@ const (
 	// judgeAfter bounds the wait for open deliveries once every process is running: the ack wait, the
 	// settling of a claim whose owner vanished, and a backoff of the longest kind.
 	judgeAfter = 2 * time.Minute
+	// walkAfter bounds how long users go on after the faults: where other tests take the processor, hundreds
+	// of them are behind by then. One who is cut off has no end of theirs.
+	walkAfter = 5 * time.Minute
 	// settleAfter is when others may settle a claim, with the callback timeout of 2 s of these processes.
 	settleAfter = 12 * time.Second
 )
@@ -86,7 +89,7 @@ func TestChaos(t *testing.T) {
 	w.within += edgePause
 	w.meter(t, 4, func(args ...string) (string, error) { return f.edge.command(t, args...) })
 	d := &demon{f: f, rng: rand.New(rand.NewPCG(seed, 1))}
-	ctx, cancel := context.WithTimeout(t.Context(), *chaosFor+judgeAfter)
+	ctx, cancel := context.WithTimeout(t.Context(), *chaosFor+walkAfter)
 	var wg sync.WaitGroup
 	defer func() { cancel(); wg.Wait() }()
 	wg.Go(func() { c.walk(ctx, rand.New(rand.NewPCG(seed, 2)), *chaosSessions, *chaosFor) })

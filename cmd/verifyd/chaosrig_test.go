@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/signal"
 	"regexp"
 	"slices"
 	"strconv"
@@ -73,7 +74,7 @@ func pauseOwners() {
 		switch n := arrived.Add(1); {
 		case n == pausedOwners:
 			fmt.Fprintln(os.Stderr, caughtLine)
-			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+			stopSelf()
 			close(all)
 		case n < pausedOwners:
 			select {
@@ -82,6 +83,16 @@ func pauseOwners() {
 			}
 		}
 	})
+}
+
+// stopSelf stops this process, and returns when SIGCONT lets it continue. The signal's own return is no sign:
+// another thread may take it, a moment later where the machine is busy.
+func stopSelf() {
+	woken := make(chan os.Signal, 1)
+	signal.Notify(woken, syscall.SIGCONT)
+	defer signal.Stop(woken)
+	_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	<-woken
 }
 
 func serveStore(dir string) error {

@@ -61,7 +61,7 @@ func TestCheckOfASoundService(t *testing.T) {
 	natstest.NeedsEmbedded(t, "checks its data directory")
 	dir := filepath.Join(t.TempDir(), "store")
 	_, fresh := checked(t, "--data-dir", dir)
-	expectFound(t, fresh, "data directory", check.LevelOK, "the first start makes one")
+	expectFound(t, fresh, "data directory", check.LevelOK, "the first start creates one")
 	if _, err := os.Stat(dir); err == nil {
 		t.Error("a check has made the data directory")
 	}
@@ -75,7 +75,7 @@ func TestCheckOfASoundService(t *testing.T) {
 	} {
 		expectFound(t, found, area, check.LevelOK, "")
 	}
-	expectFound(t, found, "networks", check.LevelWarning, "the dev network is on")
+	expectFound(t, found, "networks", check.LevelWarning, "the dev network is on for live sessions")
 	_, other := checked(t, "--data-dir", filepath.Join(r.dir, "store"), "--keep-results", "100h")
 	expectFound(t, other, "topology", check.LevelWarning, "max_age")
 }
@@ -128,7 +128,7 @@ func TestCheckOfTheWayOut(t *testing.T) {
 	_, found := checked(t, dir, "--networks-file", networks, "--probe", in.CallbackURL())
 	expectFound(t, found, "networks", check.LevelWarning, "gone does not answer")
 	expectFound(t, found, "networks", check.LevelOK, "steam is known by its settings")
-	expectFound(t, found, "egress", check.LevelOK, "public addresses only")
+	expectFound(t, found, "egress", check.LevelOK, "only public addresses")
 	expectFound(t, found, "probe", check.LevelError, "refused")
 	code, found := checked(t, dir, "--callback-allow-cidrs", "127.0.0.0/8", "--callback-ca-file", ca,
 		"--probe", in.CallbackURL())
@@ -166,7 +166,7 @@ func TestCheckOfSilentNetworks(t *testing.T) {
 	spans := collect(t)
 	_, found := checked(t, "--data-dir", filepath.Join(t.TempDir(), "store"), "--networks-file", networks,
 		"--trace-endpoint", spans.server.URL, "--trace-headers", "authorization=Bearer%20of%20spans")
-	expectFound(t, found, "traces", check.LevelOK, "takes spans")
+	expectFound(t, found, "traces", check.LevelOK, "accepts spans")
 	var said []string
 	for _, f := range found["networks"] {
 		if id, _, ok := strings.Cut(f.Detail, " does not answer"); ok {
@@ -229,7 +229,7 @@ func TestCheckOfAnExternalServer(t *testing.T) {
 	at.User = url.UserPassword(end.User, end.Password)
 	key := "--secret-key=" + strings.Repeat("A", 43) + "="
 	_, found := checked(t, "--nats-url", at.String(), key, "--replicas", "1")
-	expectFound(t, found, "topology", check.LevelOK, "the next start makes")
+	expectFound(t, found, "topology", check.LevelOK, "the next start creates")
 	expectFound(t, found, "replicas", check.LevelWarning, "")
 	expectFound(t, found, "server", check.LevelWarning, "not encrypted")
 	expectFound(t, found, "store", check.LevelWarning, "no limit in the account")
@@ -307,7 +307,7 @@ func TestCheckOfTheCollectorAndTheAlarmAddress(t *testing.T) {
 	_, found = checked(t, slices.Concat(dir, alarms,
 		[]string{inbox.CallbackURL(), "--trace-endpoint", spans.server.URL, "--trace-headers",
 			"authorization=Bearer%20of%20spans"})...)
-	expectFound(t, found, "traces", check.LevelOK, "takes spans")
+	expectFound(t, found, "traces", check.LevelOK, "accepts spans")
 	expectFound(t, found, "alarms", check.LevelOK, "nothing was sent")
 	if len(inbox.got) != 0 {
 		t.Error("something was posted to the operators' address")

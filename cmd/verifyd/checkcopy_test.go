@@ -80,7 +80,7 @@ func TestCheckOfTheCopysFolder(t *testing.T) {
 		{"empty, before the first start", fresh, t.TempDir(), nil, check.LevelWarning,
 			"on the filesystem of the store"},
 		{"missing", store, filepath.Join(other, "missing"), nil, check.LevelError, "there is no folder"},
-		{"a file", store, file, nil, check.LevelError, "is no folder"},
+		{"a file", store, file, nil, check.LevelError, "is not a folder"},
 		{"other files", store, other, nil, check.LevelError, "holds something else (photos)"},
 		{"in the data directory", store, store, nil, check.LevelError, "is in the data directory"},
 	}

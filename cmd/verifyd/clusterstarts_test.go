@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -92,7 +93,8 @@ func (st *starts) start(ctx context.Context) {
 	case err != nil:
 		st.failures[err.Error()]++
 	case r.StatusCode != http.StatusOK:
-		st.failures[r.Status]++
+		why, _, _ := strings.Cut(string(body), `,"request_id":`)
+		st.failures[r.Status+" "+why]++
 	default:
 		st.sessions[string(body)] = true
 	}

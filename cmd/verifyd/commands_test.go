@@ -33,7 +33,7 @@ func TestDemoPlaysTheWholePath(t *testing.T) {
 	}
 	for _, want := range []string{
 		"POST /verify/init", "You are verified", `"verified":true}`, "webhook-signature: v1,",
-		"its signature verified",
+		"its signature is valid",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the demo does not show %q:\n%s", want, out)

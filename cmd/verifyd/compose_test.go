@@ -189,7 +189,7 @@ func (s *stack) demonstrate(t *testing.T) {
 	var said strings.Builder
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		said.WriteString(lines.Text() + "\n")
-		if strings.Contains(lines.Text(), "its signature verified") {
+		if strings.Contains(lines.Text(), "its signature is valid") {
 			return
 		}
 	}

@@ -312,7 +312,7 @@ func TestCopyToIsRefused(t *testing.T) {
 	}
 	for dir, want := range map[string]string{
 		filepath.Join(c.dir, "store"): "is in the data directory", taken: "holds something else (photo.jpg)",
-		filepath.Join(taken, "photo.jpg"): "is no folder",
+		filepath.Join(taken, "photo.jpg"): "is not a folder",
 	} {
 		refuses(t, &child{dir: c.dir, env: append(c.env, "VERIFYD_COPY_TO="+dir), argv: c.argv}, want)
 	}

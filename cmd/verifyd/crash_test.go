@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -57,7 +58,7 @@ func newChild(t *testing.T) *child {
 		"VERIFYD_NETWORK_ISSUER=" + c.issuer.Issuer(), "VERIFYD_NETWORK_NAME=Example Network",
 		"VERIFYD_NETWORK_CLIENT_ID=" + c.issuer.Settings().ClientID,
 		"VERIFYD_NETWORK_CLIENT_SECRET=" + c.issuer.Settings().ClientSecret,
-		"VERIFYD_CALLBACK_TIMEOUT=2s",
+		"VERIFYD_CALLBACK_TIMEOUT=5s", // kills are followed by a wait for it
 	}
 	if natstest.OnCluster() {
 		c.env = append(c.env, "VERIFYD_SECRET_KEY="+secretbox.NewKey().Encode())
@@ -211,11 +212,14 @@ func (c *child) command(t *testing.T, args ...string) (out string, err error) {
 	return strings.TrimSpace(stdout.String()), nil
 }
 
+// accountExists is how a command refuses a name that an account has, as this build says it and as 0.9.0 did.
+var accountExists = regexp.MustCompile(`already exists|exists already`)
+
 // makeKey creates an API key, and its account if it is missing.
 func (c *child) makeKey(t *testing.T, account string, args ...string) string {
 	t.Helper()
 	_, err := c.command(t, "account", "create", account, "--new-store")
-	if err != nil && !strings.Contains(err.Error(), "exists already") {
+	if err != nil && !accountExists.MatchString(err.Error()) {
 		t.Fatal(err)
 	}
 	return must[string](t)(c.command(t, append([]string{"key", "create", "--account", account}, args...)...))

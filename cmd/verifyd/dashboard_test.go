@@ -241,7 +241,7 @@ func (v visitor) sign() {
 	}
 	v.open("/dashboard/signing")
 	v.press(`form[action$="/rotate"] button`, ".flash")
-	v.reads("#rotate", "Rotation under way")
+	v.reads("#rotate", "Rotation in progress")
 	if got := test(); !verifies(got, secret) || // with each secret, and with the key pair of each
 		len(strings.Fields(got.Header.Get("Webhook-Signature"))) != 4 {
 		v.t.Errorf("during the overlap: %v", got.Header)

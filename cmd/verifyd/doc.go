@@ -1,5 +1,5 @@
-// Command verifyd is the whole product in one binary, and the entry point of the project: the only package
-// that imports all others.
+// Command verifyd is the whole product in one binary, and the entry point of the project: the command line.
+// Packages command and service below it import the rest.
 //
 //	verifyd serve         run the service
 //	verifyd demo          run everything on loopback, with a sample integrator, and show a callback
@@ -60,6 +60,7 @@
 //     with the setting, its value's fault and an example, and nothing is started.
 //   - Settings belong to serve, and to other commands if they open the same store, or use a service on
 //     another machine in its place. What a command is to do comes only from its command line.
-//   - Only serve, restore and account create --new-store make a new store.
+//   - Only serve, restore and account create --new-store make a new store in a folder; on NATS servers, apply
+//     does, too, and move makes its target.
 //   - serve, the demo and the end-to-end tests all start one service.Program.
 package main

@@ -145,7 +145,7 @@ func TestErase(t *testing.T) {
 	args := []string{"erase", "--platform-user-id", planted, "--account", "Harbor Guild"}
 
 	// Within its ten minutes a session has not ended.
-	if out, err := c.command(t, args...); err == nil || !strings.Contains(err.Error(), "not at their end") {
+	if out, err := c.command(t, args...); err == nil || !strings.Contains(err.Error(), "have not ended") {
 		t.Errorf("a session in its lifetime: %s %v", out, err)
 	}
 	b.age(t)

@@ -140,7 +140,7 @@ func (a telling) explain(t *testing.T) {
 			": verified, delivered\n", "Verified (dev)", "Attempt 1: claimed by worker", "Delivered: 204 in ",
 			a.host + " has the result. Nothing to do.",
 		},
-		"declined": {": failed, delivered\n", "Not verified: the user said no", "Delivered: 204"},
+		"declined": {": failed, delivered\n", "Not verified: the user declined", "Delivered: 204"},
 		"rejected": {
 			": verified, rejected\n", "Rejected: the receiver answered 500 Internal Server Error in ",
 			"Fix the receiver; then send it again with: verifyd deliveries resend",
@@ -154,7 +154,7 @@ func (a telling) explain(t *testing.T) {
 			": expired\n", "Expired: nobody finished in time", "Harbor Guild can start a new session",
 		},
 		"pending":  {": pending\n", "Session started by Harbor Guild, expires ", "has until "},
-		"canceled": {": canceled\n", "Canceled by the integrator", "Harbor Guild took the session back"},
+		"canceled": {": canceled\n", "Canceled by the integrator", "Harbor Guild canceled the session"},
 	} {
 		code, out, errOut := a.verifyd(t, "explain", a.sid(t, name))
 		if code != 0 {

@@ -158,7 +158,7 @@ func oversee(t *testing.T, edge *rig) {
 		all := must[[]fleet.Process](t)(fleet.Ask(ctx, conn))
 		return len(all) == 2 && fleet.Newest(all) != nil
 	})
-	book := must[*pauses.Store](t)(pauses.NewStore(ctx, conn, nil))
+	book := pauses.NewStore(conn, nil)
 	if _, err := book.Begin(ctx, "bot.example.com", "olga", "", time.Hour); err != nil {
 		t.Error(err)
 	}
@@ -231,13 +231,13 @@ func manage(t *testing.T, edge *rig, commands *accountstore.Store) {
 		"accounts":  func() error { _, err := accounts.Accounts(ctx); return err },
 		"keys":      func() error { _, err := accounts.Keys(ctx); return err },
 		"uses":      func() error { _, err := accounts.LastUsed(ctx); return err },
-		"settling":  func() error { return accounts.Settle(ctx) },
+		"repairing": func() error { return accounts.Repair(ctx) },
 	} {
 		if err := look(); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	kept := must[*logins.Store](t)(logins.NewStore(ctx, edge.Store.Conn, edge.Store.Key, nil))
+	kept := logins.NewStore(edge.Store.Conn, edge.Store.Key, nil)
 	cookie := must[string](t)(kept.Begin(ctx, logins.Login{Network: "dev", Subject: "harbormaster"}))
 	if err := kept.EndAll(ctx, must[logins.Login](t)(kept.Find(ctx, cookie))); err != nil {
 		t.Error(err)

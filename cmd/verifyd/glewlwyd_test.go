@@ -106,11 +106,24 @@ database = { type = "sqlite3", path = "%[3]s/glewlwyd.db" }
 `, port, p.address, p.dir)
 }
 
+// signingKey makes a key whose coordinates begin with no zero byte. Glewlwyd publishes the others, one in
+// 128, without that byte, and so as keys of another length (RFC 7518 §6.2.1.2): no ID token verifies then.
+func signingKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	for {
+		key := must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+		point := must[[]byte](t)(key.PublicKey.Bytes()) // 4, x, y
+		if point[1] != 0 && point[1+32] != 0 {
+			return key
+		}
+	}
+}
+
 // setUpGlewlwyd creates what an operator creates there: the OpenID Connect plugin, its scopes, the users and
 // the client.
 func (p *realProvider) setUpGlewlwyd(t *testing.T, redirectURIs []string) {
 	t.Helper()
-	key := must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	key := signingKey(t)
 	p.writeKey(t, "sign.key", key)
 	p.writePEM(t, "sign.pub", "PUBLIC KEY", must[[]byte](t)(x509.MarshalPKIXPublicKey(key.Public())))
 	jar := must[*cookiejar.Jar](t)(cookiejar.New(nil))

@@ -101,8 +101,8 @@ var examples = map[string]string{
 
 // helpCmd is for users who type verifyd help key, as with other programs.
 type helpCmd struct {
-	As      string   `default:"page" enum:"page,man,bash,zsh,fish" help:"As what: page; man, the whole manual for man; or the completions of a shell: bash, zsh or fish."`
-	Command []string `arg:"" optional:"" help:"The command that is to be explained; without one, all are listed."`
+	As      string   `default:"page" enum:"page,man,bash,zsh,fish" help:"Format: page; man, the whole manual as a man page; or the completions of a shell: bash, zsh or fish."`
+	Command []string `arg:"" optional:"" help:"The command to explain; without one, all are listed."`
 }
 
 // Run shows the page that --help shows, or the man page and completions that packages install.

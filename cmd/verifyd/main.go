@@ -49,34 +49,34 @@ type cli struct {
 	Key      accounts.Key      `cmd:"" help:"API keys."`
 	Account  accounts.Account  `cmd:"" help:"Accounts."`
 	Member   accounts.Member   `cmd:"" help:"Members of accounts, and invites."`
-	Operator accounts.Operator `cmd:"" help:"Who may use the operator's pages of the dashboard, and by which tokens programs manage accounts."`
+	Operator accounts.Operator `cmd:"" help:"Who may use the operator's pages of the dashboard, and the tokens with which programs manage accounts."`
 
-	Hosts      delivery.Hosts      `cmd:"" help:"Receiver hosts: where nobody answers, and which are paused."`
+	Hosts      delivery.Hosts      `cmd:"" help:"Receiver hosts: which do not answer, and which are paused."`
 	Deliveries delivery.Deliveries `cmd:"" help:"Callbacks and how they ended."`
 	Sessions   export.Sessions     `cmd:"" help:"An account's sessions, for other programs."`
 	Explain    delivery.Explain    `cmd:"" help:"Explain in plain words what happened to a session, and what to do."`
 
-	Try    integrator.Try    `cmd:"" help:"Judge an integrator's receiver: what it must take, and what it must refuse."`
-	Listen integrator.Listen `cmd:"" help:"Bring the callbacks of a test key's sessions to a program on this machine."`
+	Try    integrator.Try    `cmd:"" help:"Test an integrator's receiver: what it must accept, and what it must refuse."`
+	Listen integrator.Listen `cmd:"" help:"Forward the callbacks of a test key's sessions to a program on this machine."`
 
-	Status process.Status `cmd:"" help:"Show how the service is: processes, cluster, backlog, verdicts, store, receiver hosts in trouble."`
-	Check  process.Check  `cmd:"" help:"Check the settings and what they lead to, and say what to do."`
+	Status process.Status `cmd:"" help:"Show the state of the service: processes, cluster, backlog, verdicts, store, receiver hosts in trouble."`
+	Check  process.Check  `cmd:"" help:"Check the settings and what they refer to, and suggest what to do."`
 
-	Move    storage.Move    `cmd:"" help:"Bring the store to a NATS cluster while the service runs."`
+	Move    storage.Move    `cmd:"" help:"Move the store to a NATS cluster while the service runs."`
 	Backup  storage.Backup  `cmd:"" help:"Write everything in the store into one file, while the service runs."`
-	Restore storage.Restore `cmd:"" help:"Fill a new store from a backup."`
-	Recover storage.Recover `cmd:"" help:"Make a damaged store fit to be served again, and say what it has lost."`
-	Erase   storage.Erase   `cmd:"" help:"Erase what is stored of one user."`
+	Restore storage.Restore `cmd:"" help:"Fill a new store from a backup, or from a copy of the store."`
+	Recover storage.Recover `cmd:"" help:"Repair a damaged store so that it can be served again, and report what it has lost."`
+	Erase   storage.Erase   `cmd:"" help:"Erase what is stored about one user."`
 
 	LogLevel process.LogLevel `cmd:"" help:"Show the log level of a running process, or change it."`
 
-	Prepare storage.Prepare `cmd:"" help:"Make what a service on several machines shares: secrets, credentials, the NATS servers' configuration."`
-	Apply   storage.Apply   `cmd:"" help:"Make and change on external NATS servers what verifyd keeps there, with the operator's credential."`
+	Prepare storage.Prepare `cmd:"" help:"Create what a service on several machines shares: secrets, credentials, the NATS servers' configuration."`
+	Apply   storage.Apply   `cmd:"" help:"Create or update on external NATS servers what verifyd keeps there, with the operator's credential."`
 
-	Health process.Health `cmd:"" name:"healthcheck" help:"Ask a process on this machine whether it is ready; for containers, which have no other client."`
+	Health process.Health `cmd:"" name:"healthcheck" help:"Check whether a process on this machine is ready; for containers, which have no other client."`
 
 	Version versionCmd `cmd:"" help:"Print the version."`
-	Help    helpCmd    `cmd:"" help:"Explain a command: what it is for, an example, and its flags."`
+	Help    helpCmd    `cmd:"" help:"Explain a command: its purpose, an example, and its flags."`
 }
 
 // The exit codes: 1 for a failure, 2 for a command line or a setting that is wrong.
@@ -137,6 +137,7 @@ func newParser(more ...kong.Option) (*kong.Kong, error) {
 		flags.SettingVariables(),
 		kong.Vars{
 			"status_every": process.StatusEvery.String(), "redrive_most": strconv.Itoa(redrive.Max),
+			"scopes":  accounts.ScopeList(),
 			"version": versionLine(),
 		},
 		kong.Help(helpPage),

@@ -33,6 +33,7 @@ const childVariable = "VERIFYD_TEST_CHILD"
 func TestMain(m *testing.M) {
 	if os.Getenv(childVariable) != "" {
 		dieAt(os.Getenv(crashVariable))
+		stopAt(os.Getenv(stopVariable))
 		main()
 	}
 	inParallel()
@@ -188,6 +189,7 @@ type inbox struct {
 	mu    sync.Mutex
 	posts map[string][]demo.Received // by webhook-id
 	hold  chan struct{}              // if set, answers wait for it
+	left  int                        // POSTs whose sender left while hold was waited for
 	// if set, the first POST of each callback is answered 503 with this Retry-After
 	later string
 }
@@ -230,6 +232,9 @@ func (in *inbox) take(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-hold:
 		case <-r.Context().Done():
+			in.mu.Lock()
+			in.left++
+			in.mu.Unlock()
 		}
 	}
 	if later != "" && first {
@@ -259,6 +264,16 @@ func (in *inbox) retryAfter(seconds string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.later = seconds
+}
+
+// waiting returns how many POSTs have come, and how many of them wait for an answer while answers are held.
+func (in *inbox) waiting() (came, wait int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, all := range in.posts {
+		came += len(all)
+	}
+	return came, came - in.left
 }
 
 func (in *inbox) count(sid string) int { return in.posted("cb_" + sid) }

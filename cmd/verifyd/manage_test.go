@@ -93,26 +93,26 @@ func TestAccountsAreManagedFromElsewhere(t *testing.T) {
 		}
 		return out
 	}
-	do(0, "is made", "account", "create", "Pier Guild")
+	do(0, "was created", "account", "create", "Pier Guild")
 	do(2, "account_exists", "account", "create", "Pier Guild")
 	do(0, "5000 sessions", "account", "quota", "Pier Guild", "5000")
 	do(0, "default", "account", "quota", "Pier Guild", "--default")
 	do(2, "#1f5fd0", "account", "colour", "--account", "Pier Guild", "red")
-	do(0, "show it", "account", "colour", "--account", "Pier Guild", "#1f5fd0")
-	do(0, "show it", "account", "return-url", "--account", "Pier Guild", "https://pier.example/")
+	do(0, "show the change", "account", "colour", "--account", "Pier Guild", "#1f5fd0")
+	do(0, "show the change", "account", "return-url", "--account", "Pier Guild", "https://pier.example/")
 	do(0, "to pier.example:443", "account", "notices", "--account", "Pier Guild",
 		"https://pier.example/n/HIDDEN")
 	do(2, "URL", "account", "notices", "--account", "Pier Guild", "http://pier.example/")
 	do(0, "from now on", "account", "binding", "--account", "Pier Guild", "code", "--max-users", "2")
-	do(0, `"Pier" now`, "account", "rename", "Pier Guild", "Pier")
-	do(0, "knows Pier", "account", "verified", "Pier")
+	do(0, `now called "Pier"`, "account", "rename", "Pier Guild", "Pier")
+	do(0, "the name of Pier", "account", "verified", "Pier")
 	do(0, "is disabled", "account", "disable", "Pier", "--reason", "Its bill is open.")
 	do(0, "disabled since", "account", "list")
 	do(0, "in service", "account", "enable", "Pier")
 	do(0, "is deleted on", "account", "delete", "Pier")
-	do(0, "not deleted", "account", "restore", "Pier")
-	do(2, "on the store alone", "account", "delete", "Pier", "--now")
-	do(2, "on the store alone", "account", "create", "Quay", "--new-store")
+	do(0, "was canceled", "account", "restore", "Pier")
+	do(2, "only on the store", "account", "delete", "Pier", "--now")
+	do(2, "only on the store", "account", "create", "Quay", "--new-store")
 	do(2, "verifyd account rotate-secret", "account", "secret", "Pier")
 	do(2, "verifyd member invite", "account", "login-link", "--account", "Pier", "--base-url", r.Base)
 	do(2, "no edge can write", "account", "revoke-login-link", "--account", "Pier", "link_a")
@@ -130,9 +130,9 @@ func TestAccountsAreManagedFromElsewhere(t *testing.T) {
 	for _, k := range r.Mirror.Keys(id) {
 		key = k.ID
 	}
-	rolled := strings.TrimSpace(do(0, "takes the place", "key", "roll", key, "--grace", "0"))
-	do(2, "was rolled already", "key", "roll", key)
-	do(0, "is revoked since", "key", "revoke", key)
+	rolled := strings.TrimSpace(do(0, "replaces", "key", "roll", key, "--grace", "0"))
+	do(2, "was already rolled", "key", "roll", key)
+	do(0, "was revoked on", "key", "revoke", key)
 	do(2, "no such API key", "key", "revoke", "key_aaaaaaaaaaaaaaaa")
 	natstest.Await(t, "the rolled key works, and the other does not", func() bool {
 		_, gone := r.Mirror.Lookup(secret)
@@ -153,10 +153,10 @@ func TestAccountsAreManagedFromElsewhere(t *testing.T) {
 	do(0, "example:2", "member", "list", "--account", "Pier")
 	do(2, "last owner", "member", "remove", "--account", "Pier", "example:1")
 	do(0, "is owner", "member", "role", "--account", "Pier", "example:2", "--to", "owner")
-	do(0, "no member", "member", "remove", "--account", "Pier", "example:1")
+	do(0, "no longer a member", "member", "remove", "--account", "Pier", "example:1")
 	do(0, "a password", "member", "invite", "--account", "Pier")
 	invite := regexp.MustCompile(`inv_[a-z2-7]+`).FindString(do(0, "inv_", "member", "list", "--account", "Pier"))
-	do(0, "lets nobody", "member", "withdraw", "--account", "Pier", invite)
+	do(0, "no longer lets anybody", "member", "withdraw", "--account", "Pier", invite)
 
 	e.secretsAndMoves(t, do, id)
 	do(0, "operator token deploy (optok_", "account", "audit", id, "--limit", "150")
@@ -197,15 +197,15 @@ func (e *elsewhereRig) secretsAndMoves(t *testing.T, do func(int, string, ...str
 			t.Errorf("a secret is shown: %s", there)
 		}
 	}
-	do(0, "signs no more", "account", "end-rotation", "--account", "Pier")
+	do(0, "no longer signs", "account", "end-rotation", "--account", "Pier")
 	do(2, "No rotation", "account", "end-rotation", "--account", "Pier")
-	do(0, "with the new secret alone", "account", "rotate-secret", "--account", "Pier", "--overlap", "0")
-	do(0, "is made", "account", "create", "Quay")
+	do(0, "with only the new secret", "account", "rotate-secret", "--account", "Pier", "--overlap", "0")
+	do(0, "was created", "account", "create", "Quay")
 	do(2, "last owner", "account", "move-member", "--from", "Pier", "--to", "Quay", "example:2")
 	must[account.Account](t)(accounts.AddMember(t.Context(), access.Operator(""), id, account.Member{
 		Network: "example", Subject: "3", Role: access.RoleOwner,
 	}))
-	do(0, "and owner of Quay", "account", "move-member", "--from", "Pier", "--to", "Quay", "example:2")
+	do(0, "now owner of Quay", "account", "move-member", "--from", "Pier", "--to", "Quay", "example:2")
 	do(2, "no such", "account", "move-member", "--from", "Pier", "--to", "Quay", "example:9")
 }
 
@@ -239,11 +239,11 @@ func TestTokensFromElsewhere(t *testing.T) {
 	e.url = "http://192.0.2.1"
 	expectSaid(keys, 2, "not https", "key", "list")
 	e.url = "https://127.0.0.1:1"
-	expectSaid(keys, 1, "gave no answer", "key", "list")
+	expectSaid(keys, 1, "was not reached", "key", "list")
 	for _, c := range []struct{ says, scope, expires string }{
 		{"accounts:read, accounts:write", "everything", "90d"},
 		{"for example 90d", "keys:write", "400d"},
-		{"is over", "keys:write", "2001-01-01"},
+		{"has passed", "keys:write", "2001-01-01"},
 	} {
 		if code, _, errOut := r.run(t, "operator", "token", "create", "--name", "x", "--scope", c.scope,
 			"--expires", c.expires); code != exitUsage || !strings.Contains(errOut, c.says) {

@@ -189,7 +189,7 @@ func TestMoveUnderLoadKilledAtEveryPoint(t *testing.T) {
 	refuses(t, m.child, "was moved to")
 	next = m.next()
 	next.start(t)
-	if out, err := m.move(t, "", "--finish"); err != nil || !strings.Contains(out, "has ended before") {
+	if out, err := m.move(t, "", "--finish"); err != nil || !strings.Contains(out, "was finished before") {
 		t.Errorf("a move that has ended: %v\n%s", err, out)
 	}
 	m.begin(t)

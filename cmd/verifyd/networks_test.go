@@ -79,7 +79,7 @@ func TestStartWithAProviderThatIsDown(t *testing.T) {
 		t.Fatalf("%d %s", status, body)
 	}
 	p, err := demo.NewBrowser().Open(t.Context(), begun.URL)
-	if err != nil || !strings.Contains(p.Text, "Gone Network does not answer right now") ||
+	if err != nil || !strings.Contains(p.Text, "Gone Network is not responding right now") ||
 		strings.Contains(p.Text, "Dev Network (not real) does not") {
 		t.Errorf("page: %q, %v", p.Text, err)
 	}

@@ -160,14 +160,13 @@ func TestNoticesReportWhatHappens(t *testing.T) {
 		notice.KeyExpiring, notice.KeyExpired)
 }
 
-// An address for notices that hangs slows no callback.
+// An address for notices that hangs slows no callback: callbacks arrive while one try of a notice waits for
+// its answer, which it does for 10 s.
 func TestAHangingAddressForNoticesSlowsNoCallback(t *testing.T) {
 	parallel(t)
 	r := boot(t)
 	hung := newInbox(t)
-	hold := make(chan struct{})
-	hung.hold = hold
-	defer close(hold)
+	defer hung.keepWaiting()()
 	r.Config.CallbackRoots.AppendCertsFromPEM(hung.ca.PEM())
 	a := r.noticed(t, hung.CallbackURL())
 	store := notice.NewStore(r.Store.Conn)
@@ -177,19 +176,28 @@ func TestAHangingAddressForNoticesSlowsNoCallback(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	<-hung.got
-	began := time.Now()
-	for range 5 {
+	const want, most = 3, 9 // a machine that is busy takes longer than a try for some
+	meanwhile := 0
+	for tried := 0; meanwhile < want; tried++ {
+		if tried == most {
+			t.Fatalf("%d of %d callbacks arrived while one notice waited, want %d", meanwhile, most, want)
+		}
 		s := r.begin(t)
 		b := demo.NewBrowser()
-		must[*demo.Page](t)(b.Press(t.Context(), must[*demo.Page](t)(b.Open(t.Context(), s.VerifyURL)),
-			"decline"))
+		page := must[*demo.Page](t)(b.Open(t.Context(), s.VerifyURL))
+		natstest.Await(t, "a notice waits for its answer", func() bool {
+			_, wait := hung.waiting()
+			return wait > 0
+		})
+		before, _ := hung.waiting()
+		must[*demo.Page](t)(b.Press(t.Context(), page, "decline"))
 		r.api().until(t, s.Session, "delivered")
-	}
-	if took := time.Since(began); took > 8*time.Second { // one try of a notice takes 10 s
-		t.Errorf("five sessions took %s", took)
-	}
-	if n := len(hung.got); n > 1 {
-		t.Errorf("%d POSTs are under way to an address that hangs", n+1)
+		came, wait := hung.waiting()
+		if wait > 1 {
+			t.Errorf("%d POSTs are under way to an address that hangs", wait)
+		}
+		if came == before && wait == 1 {
+			meanwhile++
+		}
 	}
 }

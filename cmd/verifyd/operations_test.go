@@ -156,7 +156,7 @@ func TestOperatorCommand(t *testing.T) {
 		return code, errOut
 	}
 	if code, errOut := grant("example:12345"); code != exitUsage ||
-		!strings.Contains(errOut, "there is dev") {
+		!strings.Contains(errOut, "these do: dev") {
 		t.Errorf("a network that is not there: %d %s", code, errOut)
 	}
 	if code, errOut := grant("dev:olga"); code != 0 || !strings.Contains(errOut, "is an operator") {

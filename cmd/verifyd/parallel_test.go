@@ -33,7 +33,7 @@ func inParallel() {
 	natstest.Parallel(1000) // the slots below decide
 	lights, loads = make(chan struct{}, 8), make(chan struct{}, 2)
 	faultLane, stackLane = &lane{turn: make(chan struct{}, 1)}, &lane{turn: make(chan struct{}, 1)}
-	if natstest.OnCluster() {
+	if natstest.FewAtOnce() {
 		lights, loads, stackLane = make(chan struct{}, 4), make(chan struct{}, 1), faultLane
 	}
 }

@@ -105,7 +105,7 @@ func recoverFrom(t *testing.T, stream string) {
 		t.Errorf("the log of operations: %v\n%s", err, out)
 	}
 	if stream == topology.BucketStream(topology.BucketKeys) {
-		if !strings.Contains(said, "lost API keys, to be created again: key_") {
+		if !strings.Contains(said, "Lost API keys, to be created again: key_") {
 			t.Errorf("the lost key is not named: %s", said)
 		}
 		key = spare
@@ -220,7 +220,7 @@ func TestRecoverLostKeys(t *testing.T) {
 		t.Fatalf("recover: %v\n%s", err, said)
 	}
 	for _, part := range []string{
-		"up to 1 messages are lost", "callback URLs any more: 3.", "cannot be sent: 1.",
+		"up to 1 messages are lost", "callback URLs are no longer known: 3.", "cannot be sent: 1.",
 		"0 deliveries are unknown, 1 sessions were closed",
 	} {
 		if !strings.Contains(said, part) {
@@ -247,7 +247,7 @@ func TestRecoverLostKeys(t *testing.T) {
 		t.Errorf("%d sessions are listed of %d", len(list.Sessions), 3*len(pages))
 	}
 	if strings.Contains(c.log.String(), "panic") ||
-		strings.Contains(c.log.String(), "written by no verifyd") {
+		strings.Contains(c.log.String(), "not written by verifyd") {
 		t.Errorf("the log:\n%s", c.log)
 	}
 }

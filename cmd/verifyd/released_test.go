@@ -192,9 +192,7 @@ func (c *child) renew(t *testing.T, stream, subject string) {
 		t.Fatalf("%s carries no version: %s", m.Subject, m.Data)
 	}
 	data := versionMember.ReplaceAll(m.Data, []byte(`"v":99`))
-	if _, err := conn.JS.Publish(t.Context(), m.Subject, data); err != nil {
-		t.Fatal(err)
-	}
+	natstest.Publish(t, conn, m.Subject, data)
 }
 
 // session returns the one session whose delivery was in this state.

@@ -86,6 +86,8 @@ var trials = []trial{
 	{"OPERATING.md", "verifyd move", nil, "TestMoveUnderLoadKilledAtEveryPoint",
 		"it needs other NATS servers"},
 	{"OPERATING.md", "verifyd backup", tryBackup, "", ""},
+	{"OPERATING.md", "# verifyd-backup.service", tryUnits, "", ""},
+	{"OPERATING.md", "export VERIFYD_DATA_DIR", tryRestore, "", ""},
 	{"OPERATING.md", "mkdir -m 700", nil, "TestRestoreFromTheCopyOfAKilledService",
 		"it takes a service that is killed"},
 	{"OPERATING.md", "verifyd erase", tryErase, "", ""},

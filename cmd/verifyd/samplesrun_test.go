@@ -26,6 +26,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"verifyd/cmd/verifyd/alarm"
+	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/demo"
 	"verifyd/dispatcher/callback/localca"
 	"verifyd/edge/chromiumtest"
@@ -264,7 +265,7 @@ func tryReport(t *testing.T, p *sampleRig, s sample) {
 		expect(t, p.said, word+"  "+gaps.Split(rest, 2)[0])
 	}
 	expect(t, p.said, "Receiver ",
-		"Anybody who knows the URL could verify anybody. Check webhook-signature before")
+		"Anybody who knows the URL could verify anybody. Check webhook-signature first")
 	if rows < 5 {
 		t.Errorf("%s has %d rows", s, rows)
 	}
@@ -438,6 +439,31 @@ func tryBackup(t *testing.T, p *sampleRig, s sample) {
 	p.sh(t, s, "/backups", p.work, "2026-11-21", time.Now().Format(time.DateOnly),
 		"verifyd restore", "VERIFYD_SECRET_KEY_FILE=$VERIFYD_DATA_DIR/secret.key VERIFYD_DATA_DIR="+
 			filepath.Join(p.work, "restored")+" verifyd restore")
+}
+
+// tryUnits has systemd check the units: those of one block, each below a line with its name.
+func tryUnits(t *testing.T, _ *sampleRig, s sample) {
+	analyze := chromiumtest.Program(t, "packages", "systemd-analyze, which checks units", "systemd-analyze")
+	dir, command := t.TempDir(), []string{"verify"}
+	for _, unit := range strings.Split(s.text, "# verifyd-backup.")[1:] {
+		ending, text, _ := strings.Cut(unit, "\n")
+		path := filepath.Join(dir, "verifyd-backup."+ending)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		command = append(command, path)
+	}
+	out, err := exec.CommandContext(t.Context(), analyze, command...).CombinedOutput()
+	if len(command) != 3 || err != nil || len(out) > 0 {
+		t.Errorf("%s: %d units; %v %s", s, len(command)-1, err, out)
+	}
+}
+
+// tryRestore restores what tryBackup has left.
+func tryRestore(t *testing.T, p *sampleRig, s sample) {
+	expect(t, p.sh(t, s, "/var/tmp/trial", filepath.Join(p.work, "trial"), "/root/secret.key",
+		filepath.Join(p.Config.Store.DataDir, config.SecretFile), "/var/lib/verifyd-backup/2026-11-21",
+		filepath.Join(p.work, "verifyd-"+time.Now().Format(time.DateOnly))), "Harbor Guild")
 }
 
 func tryErase(t *testing.T, p *sampleRig, s sample) { expect(t, p.sh(t, s), "Harbor Guild") }

@@ -67,7 +67,7 @@ func TestStatusOfAService(t *testing.T) {
 	done := r.begin(t)
 	verify(done.Session)
 	r.api().until(t, done.Session, "delivered")
-	operator := must[*pauses.Store](t)(pauses.NewStore(t.Context(), r.Store.Conn, nil))
+	operator := pauses.NewStore(r.Store.Conn, nil)
 	if _, err := operator.Begin(t.Context(), "bot.example.com", "olga", "moving", time.Hour); err != nil {
 		t.Fatal(err)
 	}

@@ -78,7 +78,7 @@ func TestStoreAtItsLimit(t *testing.T) {
 	// those that are being verified still arrive here
 	natstest.Await(t, "the process is ready at the limit, and says why it takes no sessions", func() bool {
 		status, _, why := api{base: "http://" + c.admin}.call(t, http.MethodGet, "/readyz", "")
-		return status == http.StatusOK && strings.Contains(string(why), "no new sessions are taken")
+		return status == http.StatusOK && strings.Contains(string(why), "no new sessions are accepted")
 	})
 	for _, s := range steps[1:] {
 		s.do(t, w)
@@ -116,8 +116,6 @@ func fillWithEvents(t *testing.T, conn *natsconf.Conn, size int) {
 	t.Helper()
 	event := make([]byte, 256<<10)
 	for i := range size / len(event) {
-		if _, err := conn.JS.Publish(t.Context(), "session.filler."+strconv.Itoa(i), event); err != nil {
-			t.Fatal(err)
-		}
+		natstest.Publish(t, conn, "session.filler."+strconv.Itoa(i), event)
 	}
 }

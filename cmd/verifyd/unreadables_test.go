@@ -47,7 +47,7 @@ func TestUnreadableOutcomeIsSeenByAll(t *testing.T) {
 	}
 	code, out, errOut := verifyd(t, append([]string{"explain"}, append(r.reach(), sid)...)...)
 	if code != 0 || !strings.Contains(out, "Ended without an outcome") ||
-		!strings.Contains(out, "starts a new session") {
+		!strings.Contains(out, "has to start a new session") {
 		t.Errorf("explain: %d %s%s", code, out, errOut)
 	}
 	if _, err := r.Store.Conn.Last(t.Context(), topology.StreamCompletions, "claim."+sid+".1"); err == nil {

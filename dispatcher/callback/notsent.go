@@ -7,9 +7,10 @@ import (
 	"verifyd/sessions/failure"
 )
 
-// NotSent reports that a dial failed, so that provably nothing was sent. The dial may be repeated later.
+// NotSent reports that provably nothing was sent, and why: the dial failed, or the try ended before it. It
+// may be repeated later.
 type NotSent struct {
-	Class   failure.Class // ClassDNS, ClassRefusedAddress, ClassConnect, ClassProxy or ClassTLS
+	Class   failure.Class // of a dial: DNS, RefusedAddress, Connect, Proxy or TLS
 	Detail  string        // one sentence for people, in lower case, without a full stop
 	Timing  facts.Timing  // the steps that took place, and the total
 	Address string        // the receiver's address tried last, ip:port; empty if none was

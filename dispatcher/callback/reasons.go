@@ -49,7 +49,7 @@ func connectReason(err error, host string, budget time.Duration) (failure.Class,
 	switch {
 	case !slices.ContainsFunc(failed, func(err error) bool { return !errors.Is(err, ErrAddressBusy) }):
 		return failure.Late,
-			fmt.Sprintf("as many callbacks as may be are under way to the address of %s, and none of "+
+			fmt.Sprintf("the maximum number of callbacks to the address of %s is in progress, and none of "+
 				"them ended in time", host)
 	case errors.Is(err, context.Canceled):
 		return failure.Connect, "stopped while connecting to " + host

@@ -13,7 +13,7 @@ var (
 	// ErrNoAccount is returned if there is no account of that name.
 	ErrNoAccount = errors.New("no such account")
 	// ErrAccountExists is returned if the name of a new account is taken.
-	ErrAccountExists = errors.New("an account of that name exists already")
+	ErrAccountExists = errors.New("an account with that name already exists")
 )
 
 // Account is an integrator.

@@ -5,7 +5,7 @@ import (
 	"crypto/sha256"
 	"strings"
 
-	"verifyd/edge/account/secrets"
+	"verifyd/sessions/base32"
 )
 
 const (
@@ -18,14 +18,14 @@ const (
 // one name meet in one entry.
 func IDOf(name string) string {
 	sum := sha256.Sum256([]byte(name))
-	return idPrefix + secrets.Base32(sum[:])[:idChars]
+	return idPrefix + base32.Lower.EncodeToString(sum[:])[:idChars]
 }
 
 // NewID makes an account's id that cannot come from a name.
 func NewID() string {
 	var b [20]byte
 	_, _ = rand.Read(b[:]) // never fails
-	return idPrefix + secrets.Base32(b[:])[:idChars]
+	return idPrefix + base32.Lower.EncodeToString(b[:])[:idChars]
 }
 
 // IsID reports whether a text has the form of an account's id. It keeps other texts out of subjects, in which

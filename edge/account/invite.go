@@ -19,12 +19,14 @@ type Invite struct {
 	ExpiresAt time.Time
 
 	Digest string // SHA-256 of the token's secret part, hexadecimal
-	// who invited: a member, or a login link, which has its id and no network; empty: somebody else
+	// who invited: a member, or a login link or an operator token, which has its id and no network; empty:
+	// somebody else
 	Maker access.Identity
 }
 
-// Link returns the id of the login link that the invite was made under; empty if there was none.
-func (i Invite) Link() string {
+// Grant returns the id of the login link or operator token that the invite was made with; empty if there was
+// none.
+func (i Invite) Grant() string {
 	if i.Maker.Network != "" {
 		return ""
 	}
@@ -39,7 +41,7 @@ const LinkLifetime = 10 * time.Minute
 
 var (
 	// ErrNoInvite is returned for an invite that was accepted or withdrawn, or never was.
-	ErrNoInvite = errors.New("no such invite: it was accepted or withdrawn, or the link is not complete")
+	ErrNoInvite = errors.New("no such invite: it was accepted or withdrawn, or the link is incomplete")
 	// ErrInviteExpired is returned for an invite that was not accepted in time.
 	ErrInviteExpired = errors.New("the invite has expired; ask for a new one")
 )

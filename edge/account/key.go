@@ -28,7 +28,7 @@ var (
 	// ErrNoKey is returned if there is no key of that id.
 	ErrNoKey = errors.New("no such API key")
 	// ErrRolled is returned for rolling a key that was rolled before: it has one successor.
-	ErrRolled = errors.New("the API key was rolled already")
+	ErrRolled = errors.New("the API key was already rolled")
 	// ErrKeyEnded is returned for rolling a key that has expired or was revoked.
 	ErrKeyEnded = errors.New("the API key has ended; create a new one")
 )
@@ -104,7 +104,7 @@ func (k Key) Actor() access.Actor { return access.Actor{Kind: access.ActorKey, I
 // ErrKeyEnded.
 func (k Key) Rollable(now time.Time) error {
 	if k.ReplacedBy != "" {
-		return fmt.Errorf("%w; its successor is %s, which can be rolled in its turn", ErrRolled, k.ReplacedBy)
+		return fmt.Errorf("%w; it was replaced by %s, which can be rolled instead", ErrRolled, k.ReplacedBy)
 	}
 	if k.State(now) != KeyActive {
 		return ErrKeyEnded

@@ -31,7 +31,8 @@ var (
 	// ErrAlreadyMember is returned for a person who is in the account already.
 	ErrAlreadyMember = errors.New("already a member")
 	// ErrLastOwner is returned if a change would leave an account without an owner.
-	ErrLastOwner = errors.New("the last owner cannot go and stays owner; make somebody else an owner first")
+	ErrLastOwner = errors.New("the last owner can neither leave nor change role; make somebody else an " +
+		"owner first")
 	// ErrFull is returned if an account has as many members and open invites as it can.
 	ErrFull = fmt.Errorf("an account has at most %d members and open invites", maxPeople)
 )

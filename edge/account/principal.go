@@ -21,8 +21,9 @@ var (
 	// ErrDisabled: the key is valid, and its account is disabled. Members of the account get it too, for
 	// actions that they may not take meanwhile.
 	ErrDisabled = errors.New("the account is disabled")
-	// ErrNotReady: the mirror has not yet seen all keys; the caller answers 503.
-	ErrNotReady = errors.New("the keys are not loaded yet")
+	// ErrNotReady: the mirror has not yet seen all keys, or the key was valid and may have been revoked
+	// since; the caller waits a moment, and answers 503 in the end.
+	ErrNotReady = errors.New("which keys are valid is not known at the moment")
 )
 
 // ExpiredKeyError reports that a key was valid until an instant. It is ErrExpiredKey to errors.Is.

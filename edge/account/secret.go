@@ -19,9 +19,9 @@ const MaxOverlap = 30 * 24 * time.Hour
 var (
 	// ErrRotating is returned if a rotation is under way: a third secret would displace the one that
 	// receivers still hold.
-	ErrRotating = errors.New("a rotation of the signing secret is under way; end it first")
+	ErrRotating = errors.New("a rotation of the signing secret is in progress; end it first")
 	// ErrNotRotating is returned if there is no rotation to end.
-	ErrNotRotating = errors.New("no rotation of the signing secret is under way")
+	ErrNotRotating = errors.New("no rotation of the signing secret is in progress")
 )
 
 // Signing returns the secrets that sign callbacks at an instant, the current one first: two while one rotates

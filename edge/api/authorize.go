@@ -4,13 +4,31 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/secrets"
+	"verifyd/edge/apidoc"
+	"verifyd/edge/export"
+	"verifyd/edge/limit"
 	"verifyd/edge/problem"
 	"verifyd/edge/request"
 	"verifyd/edge/web"
+	"verifyd/natsconf/wait"
 )
+
+// api holds what the handlers share.
+type api struct {
+	guard
+
+	base string // {base_url} without a final slash
+	docs *apidoc.Document
+
+	waiting   *limit.Places // requests that wait for a change
+	listing   *limit.Places
+	listening *limit.Places
+	exports   *export.Answers
+}
 
 // guard checks who sends a request, and whether they may: the key, its rate, its account's quota.
 type guard struct{ Config }
@@ -19,17 +37,8 @@ type guard struct{ Config }
 // gets a Retry-After instead of the reason; a valid key is not refused for what others at its address do.
 func (g *guard) authorize(r *http.Request) (account.Principal, *problem.Problem) {
 	who, p := g.identify(r)
-	if p == nil || p.Code != problem.CodeKeyMissing && p.Code != problem.CodeKeyInvalid ||
-		g.FailedKeys == nil {
-		return who, p
-	}
-	if d := g.FailedKeys.Fail(web.EventFrom(r.Context()).ClientIP, g.Now()); !d.Allowed {
-		return who, &problem.Problem{
-			Code: problem.CodeTooManyFailedKeys,
-			Detail: "Too many requests without a valid API key came from this address; fix the key " +
-				"first.",
-			RetryAfter: d.RetryAfter,
-		}
+	if p != nil && (p.Code == problem.CodeKeyMissing || p.Code == problem.CodeKeyInvalid) {
+		p = request.Refuse(g.FailedKeys, r, g.Now(), p)
 	}
 	return who, p
 }
@@ -39,17 +48,32 @@ func (g *guard) identify(r *http.Request) (account.Principal, *problem.Problem) 
 	if detail != "" {
 		return account.Principal{}, &problem.Problem{Code: problem.CodeKeyMissing, Detail: detail}
 	}
+	event := web.EventFrom(r.Context())
+	event.WaitedForKey = 0
 	who, err := g.Keys.Lookup(secret)
+	if errors.Is(err, account.ErrNotReady) {
+		ctx, done, p := g.wait(r.Context())
+		if p != nil {
+			return account.Principal{}, p
+		}
+		defer done()
+		began := time.Now()
+		for range wait.Tries(ctx, 1) {
+			if who, err = g.Keys.Lookup(secret); !errors.Is(err, account.ErrNotReady) {
+				break
+			}
+		}
+		event.WaitedForKey = time.Since(began)
+	}
 	if err != nil {
 		return account.Principal{}, keyProblem(err)
 	}
 	if who.Key.Test && !g.TestKeys {
 		return account.Principal{}, &problem.Problem{
-			Code: problem.CodeKeyInvalid, Detail: "This is a test key, and test keys are switched off " +
+			Code: problem.CodeKeyInvalid, Detail: "This is a test key, but test keys are switched off " +
 				"here (VERIFYD_TEST_KEYS); use a live key.",
 		}
 	}
-	event := web.EventFrom(r.Context())
 	event.Account, event.Key = who.Account.ID, who.Key.ID
 	if g.Uses != nil {
 		g.Uses.RecordUse(who.Key.ID, g.Now())
@@ -79,7 +103,8 @@ func keyProblem(err error) *problem.Problem {
 		}
 	default: // account.ErrNotReady, and anything else that keeps the service from knowing
 		return &problem.Problem{
-			Code: problem.CodeUnavailable, Detail: "The API keys are not loaded yet.",
+			Code:       problem.CodeUnavailable,
+			Detail:     "Which API keys are valid is not known at the moment.",
 			RetryAfter: request.RetryUnavailable,
 			Cause:      err,
 		}
@@ -88,18 +113,24 @@ func keyProblem(err error) *problem.Problem {
 
 func expiryDetail(e *account.ExpiredKeyError) string {
 	if e.Rolled {
-		return "This API key was replaced by another, and its grace ended on " + web.Timestamp(e.At) + "."
+		return "This API key was replaced, and its grace period ended on " + web.Timestamp(e.At) + "."
 	}
 	return "This API key expired on " + web.Timestamp(e.At) + "."
 }
 
 // wait returns the context for a request's calls to the store, and done, which releases its place.
 func (g *guard) wait(ctx context.Context) (_ context.Context, done func(), p *problem.Problem) {
-	ctx, done, err := g.Store.Begin(ctx)
+	ctx, done, err := g.begin(ctx)
 	if err != nil {
 		return nil, nil, storeProblem(err)
 	}
 	return ctx, done, nil
+}
+
+// begin is Store.Begin. The time that a request has waited for its key is a part of its whole wait, which
+// ends before its client gives up.
+func (g *guard) begin(ctx context.Context) (_ context.Context, done func(), err error) {
+	return g.Store.Begin(ctx, web.EventFrom(ctx).WaitedForKey)
 }
 
 func storeProblem(err error) *problem.Problem { return request.StoreProblem(err) }

@@ -14,6 +14,7 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/signing"
 	"verifyd/edge/limit"
+	"verifyd/edge/request"
 	"verifyd/edge/web"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
@@ -46,11 +47,6 @@ type Sessions interface {
 type Rates interface {
 	RateOf(k account.Key) account.Rate
 	Allow(k account.Key, now time.Time) limit.Decision
-}
-
-// FailedKeys limits how often an address may come without a valid key; a *limit.Failures.
-type FailedKeys interface {
-	Fail(address netip.Addr, now time.Time) limit.Decision
 }
 
 // Quota limits how many sessions an account may start in a month; a *limit.Quota.
@@ -95,7 +91,7 @@ type Config struct {
 	Log        zerolog.Logger        //
 	Now        func() time.Time      // default: time.Now
 	Store      *limit.Waiting        // how requests wait for the store; default: as by limit's defaults
-	FailedKeys FailedKeys            // default: no limit
+	FailedKeys request.FailedKeys    // default: no limit
 	Networks   []string              // ids of those that users sign in with
 	Levels     Levels                // what sessions ask to be proven
 	// whether an identity network proves who has an account on a platform; default: none does
@@ -103,7 +99,7 @@ type Config struct {
 	TestKeys bool // whether test keys are accepted; default: they get 401
 	// requests that wait for a session to change, at once; default 1,000, a quarter of it for one account
 	MaxWaiting int
-	// lists of sessions that are made at once; default 32, a quarter of it for one account
+	// lists of sessions that are read at once; default 32, a quarter of it for one account
 	MaxListing int
 }
 
@@ -145,19 +141,14 @@ func (c Config) validate() error {
 		"Callbacks": c.Callbacks == nil, "Listeners": c.Listeners == nil,
 	} {
 		if missing {
-			return fmt.Errorf("edge: %s is missing", name)
+			return fmt.Errorf("api: %s is missing", name)
 		}
 	}
 	if c.MaxWaiting < 0 {
-		return fmt.Errorf("edge: MaxWaiting is %d, it must be positive", c.MaxWaiting)
+		return fmt.Errorf("api: MaxWaiting is %d, it must be positive", c.MaxWaiting)
 	}
 	if c.MaxListing < 0 {
-		return fmt.Errorf("edge: MaxListing is %d, it must be positive", c.MaxListing)
+		return fmt.Errorf("api: MaxListing is %d, it must be positive", c.MaxListing)
 	}
 	return nil
-}
-
-// accountShare is the part of the places that one account may hold: a quarter.
-func accountShare(id string, places int) limit.Share {
-	return limit.Share{Of: id, Max: max(places/4, 1)}
 }

@@ -5,9 +5,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"verifyd/edge/account"
 	"verifyd/edge/account/signing"
 	"verifyd/edge/limit"
 	"verifyd/edge/web"
@@ -52,7 +54,7 @@ func TestParseBaseURL(t *testing.T) {
 
 func whole(t *testing.T) Config {
 	t.Helper()
-	rates, err := limit.NewRates(limit.DefaultRate)
+	rates, err := limit.NewRates(account.Rate{Count: 20, Per: time.Second, Burst: 40})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,11 +37,11 @@ func (a *api) level(who account.Principal, v verification) (proof.Level, *proble
 	var f problem.Fault
 	switch {
 	case !asked.AtLeast(a.Levels.Min):
-		f.Detail = fmt.Sprintf("the field is %q; the operator of this service allows %q at least", asked,
+		f.Detail = fmt.Sprintf("the field is %q; the operator of this service requires at least %q", asked,
 			a.Levels.Min)
 	case asked == proof.Account && !a.Proves(v.platform, who.Key.Test):
 		f.Detail = fmt.Sprintf("the session asks for %q, and no identity network here proves who has an "+
-			"account on the platform %.40q; ask for %q, or for a platform that one proves", asked, v.platform,
+			"account on the platform %.40q; ask for %q, or use a platform that one proves", asked, v.platform,
 			proof.Code)
 	default:
 		return asked, nil
@@ -114,7 +114,7 @@ func (a confirmations) confirm(h http.Header, r *http.Request) (facts.View, *pro
 		return facts.View{}, p
 	}
 	defer done()
-	view, p := a.session(ctx, r)
+	view, p := a.session(ctx, who, r)
 	if p != nil {
 		return view, p
 	}
@@ -149,15 +149,17 @@ func (a confirmations) problem(v facts.View, stands sessions.Completion, err err
 	wrong, isWrong := errors.AsType[*store.WrongCodeError](err)
 	switch {
 	case isWrong:
-		detail := fmt.Sprintf("This is not the code of the session, or not the user of the session gave "+
-			"it; %d more may be given.", wrong.Left)
+		detail := fmt.Sprintf("This is not the code of the session, or it was not given by the user of the "+
+			"session; tries left: %d.", wrong.Left)
 		if wrong.Left == 0 {
-			detail = "This is not the code of the session, or not the user of the session gave it. It was " +
-				"the last try: the session has failed."
+			detail = "This is not the code of the session, or it was not given by the user of the " +
+				"session. It was the last try: the session has failed."
 		}
-		a.Sessions.Emit(timeline.Event{
-			Name: timeline.EventWrongCode, Detail: fmt.Sprintf("%d tries left", wrong.Left),
-		}.Of(v.Session))
+		if !wrong.Again { // repeats are bounded by nothing but a rate, and the store keeps every event
+			a.Sessions.Emit(timeline.Event{
+				Name: timeline.EventWrongCode, Detail: fmt.Sprintf("%d tries left", wrong.Left),
+			}.Of(v.Session))
+		}
 		return &problem.Problem{Code: problem.CodeWrongCode, Detail: detail, TriesLeft: &wrong.Left}
 	case errors.Is(err, proof.ErrNothingToConfirm) && v.State != sessions.Pending: // its tries are forgotten
 		return nothingToConfirm("The session has ended: it is " + string(v.State) + ".")

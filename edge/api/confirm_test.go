@@ -3,12 +3,15 @@ package api
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"verifyd/edge/problem"
+	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
 	"verifyd/sessions/proof"
+	"verifyd/sessions/timeline"
 )
 
 // asking starts a session with a binding, and returns its token.
@@ -120,6 +123,7 @@ func TestConfirmation(t *testing.T) {
 			t.Errorf("after %d: %s", left, a.body)
 		}
 	}
+	s.wantOneWrongCode(t, sessions.ID(idOf(t, token)))
 	typed := strings.ToLower(code[:3] + "-" + code[3:])
 	for range 2 {
 		a := s.confirm(t, token, acmeKey, given("u-1", typed))
@@ -131,6 +135,30 @@ func TestConfirmation(t *testing.T) {
 	wantProblem(t, s.confirm(t, token, acmeKey, given("u-1", "ZZZZZZ")), problem.CodeNothingToConfirm)
 	wantProblem(t, s.confirm(t, s.start(t).Session, acmeKey, given("u-1", code)),
 		problem.CodeNothingToConfirm)
+}
+
+// wantOneWrongCode checks that a wrong code is on the session's timeline once, however often it was repeated.
+func (s *service) wantOneWrongCode(t *testing.T, id sessions.ID) {
+	t.Helper()
+	s.store.Emit(timeline.Event{Session: id, Name: timeline.EventOpened}) // follows what was emitted before
+	var names []timeline.EventName
+	natstest.Await(t, "the events are stored", func() bool {
+		_, entries, err := s.store.Timeline(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = nil
+		for _, e := range entries {
+			if e.Event != nil {
+				names = append(names, e.Event.Name)
+			}
+		}
+		return slices.Contains(names, timeline.EventOpened)
+	})
+	names = slices.DeleteFunc(names, func(n timeline.EventName) bool { return n != timeline.EventWrongCode })
+	if len(names) != 1 {
+		t.Errorf("%d wrong codes on the timeline, want 1", len(names))
+	}
 }
 
 // An integrator can confirm nothing but codes: only the user can sign in as the platform account, at any

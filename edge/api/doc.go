@@ -10,6 +10,7 @@
 //	GET  /sessions/{session}          read a session, by its id or its token; ?wait= until it changes
 //	POST /sessions/{session}/cancel   cancel a pending session; no callback is sent
 //	POST /sessions/{session}/resend   send the outcome again, once its delivery has ended
+//	POST /sessions/{session}/confirm  submit the code of a session that waits for one
 //	POST /listen                      stream a test key's callbacks, one JSON object a line
 //	POST /listen/{exchange}           report how one of them ended there
 //	GET  /favicon.ico                 the icon, for browsers that ask for it by themselves

@@ -17,6 +17,7 @@ func TestFailedKeysAreLimitedByAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newService(t, func(c *Config) {
+		briefly(c)
 		c.FailedKeys = failures
 		c.TrustedProxies = mustPrefixes("127.0.0.0/8")
 	})

@@ -111,7 +111,7 @@ func TestBadFilters(t *testing.T) {
 		"binding=tight": {"binding", "link, code, account"}, "mode=both": {"mode", "live, test"},
 		"mode=test": {"mode", "use a test key"}, "key=nobody": {"key", "Bot"}, "key=": {"key", "empty"},
 		"from=21.11.2026": {"from", "2026-11-21"}, "to=2026-13-01": {"to", "not a day"},
-		"from=2026-11-22&to=2026-11-21": {"to", "before from"}, "q=%20": {"q", "only space"},
+		"from=2026-11-22&to=2026-11-21": {"to", "before from"}, "q=%20": {"q", "only white space"},
 		"q=": {"q", "empty"}, "q=a&q=b": {"q", "once"}, "platform=": {"platform", "empty"},
 		"group=" + strings.Repeat("x", 1025): {"group", "1024"},
 	} {
@@ -162,6 +162,26 @@ func TestSessionsAreExported(t *testing.T) {
 		wantProblem(t, get("text/csv", query), problem.CodeInvalidRequest)
 	}
 	parse[listDoc](t, get("text/html, application/json;q=0.9", ""), http.StatusOK)
+}
+
+// Wherever a spreadsheet separates cells, none of an export is a formula.
+func TestExportHoldsNoFormulas(t *testing.T) {
+	t.Parallel()
+	s := newService(t, nil)
+	users := []string{"a;=1+1", "a\t=1", `a"=1`, "a\n+1", "a;＝1", ";@sum"}
+	for _, user := range users {
+		s.startWith(t, acmeKey, "p", user, "")
+	}
+	a := s.do(t, http.MethodGet, pathList, "", "Authorization", "Bearer "+acmeKey, "Accept", "text/csv")
+	cells := strings.FieldsFunc(a.body, func(r rune) bool { return strings.ContainsRune(",;\t\r\n\"", r) })
+	if len(cells) < 10*len(users) {
+		t.Fatalf("the export is %q", a.body)
+	}
+	for _, cell := range cells {
+		if strings.ContainsAny(cell[:1], "=+-@") || strings.HasPrefix(cell, "＝") {
+			t.Errorf("a cell is %q", cell)
+		}
+	}
 }
 
 // A token in a query is in no line of the log.

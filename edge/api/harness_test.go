@@ -54,6 +54,9 @@ const (
 	callback   = "https://bot.example.com/verified?secret=MARKERQUERY"
 )
 
+// standardQuota is the monthly quota of accounts that have none of their own.
+const standardQuota = 100_000
+
 var acme = account.Account{ID: "acc_acme", Name: "Acme"}
 
 // keyring is a Keys with a fixed set of keys.
@@ -181,6 +184,12 @@ type service struct {
 	client   *http.Client
 }
 
+// brief is how long requests wait in tests of what comes after the wait.
+const brief = 3 * time.Second
+
+// briefly makes requests wait for a brief time.
+func briefly(c *Config) { c.Store = limit.NewWaiting(brief, limit.DefaultWaiting) }
+
 // newService starts a service; change may alter its configuration.
 func newService(t *testing.T, change func(*Config)) *service {
 	t.Helper()
@@ -222,7 +231,7 @@ func newServiceOn(t *testing.T, conn *natsconf.Conn, change func(*Config),
 		Signing: signing.New(secretbox.NewKey()),
 		Usages:  s.store, Reservations: s.store, Lister: s.store, Changes: watch, Rates: rates,
 		Networks:  []string{"default", "other"},
-		Quota:     limit.NewQuota(natstest.Writer(t, conn, topology.StreamUsage), limit.DefaultQuota),
+		Quota:     limit.NewQuota(natstest.Writer(t, conn, topology.StreamUsage), standardQuota),
 		Callbacks: urlpolicy.NewPolicy(nil, nil), Listeners: devtunnel.New(conn), Metrics: s.registry,
 		Log: zerolog.New(s.log), Now: s.clock.now,
 	}

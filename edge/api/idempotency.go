@@ -13,6 +13,7 @@ import (
 	"verifyd/edge/request"
 	"verifyd/edge/web"
 	"verifyd/natsconf"
+	"verifyd/natsconf/wait"
 	"verifyd/sessions"
 	"verifyd/sessions/stats"
 	"verifyd/sessions/store"
@@ -20,15 +21,16 @@ import (
 
 // Reservations makes an idempotency key lead to one session; a *store.Store.
 type Reservations interface {
-	Reserve(ctx context.Context, k store.IdempotencyKey, start bool) (store.Reservation, error)
+	Reserve(ctx context.Context, k store.IdempotencyKey) (store.Reservation, error)
+	FindReserved(ctx context.Context, k store.IdempotencyKey) (store.Reservation, error)
 	Commit(ctx context.Context, t store.Reservation, r sessions.Request) (s sessions.Session, made bool,
 		err error)
 	Release(ctx context.Context, t store.Reservation) error
 }
 
 // fingerprint distinguishes requests by their decoded fields: a client that writes the same members in
-// another order, or escapes them differently, requests the same. Members that are not in the contract do not
-// count.
+// another order, or escapes them differently, requests the same. Optional members count only if they are
+// given, so that requests without them keep the fingerprint of older builds.
 func (v verification) fingerprint() [sha256.Size]byte {
 	var b []byte
 	fields := []string{v.platform, v.platformUserID, v.guildID, v.callback.String()}
@@ -52,40 +54,49 @@ func (v verification) fingerprint() [sha256.Size]byte {
 func (a *api) startKeyed(ctx context.Context, h http.Header, key string, who account.Principal,
 	v verification, now time.Time) (initAnswer, *problem.Problem) {
 	high, left := a.StoreHigh(), a.StoreLeft()
-	turn, err := a.Reservations.Reserve(ctx, store.IdempotencyKey{
+	reserve := a.Reservations.Reserve
+	if high || left != nil {
+		reserve = a.Reservations.FindReserved
+	}
+	reserved, err := reserve(ctx, store.IdempotencyKey{
 		Account: who.Account.ID, Test: who.Key.Test, Key: key, Fingerprint: v.fingerprint(),
-	}, !high && left == nil)
+	})
 	switch {
 	case errors.Is(err, store.ErrNotStarted) && left != nil:
 		return initAnswer{}, storeLeft(left)
 	case errors.Is(err, store.ErrNotStarted):
 		return initAnswer{}, storeFull(nil)
 	case err != nil:
-		return initAnswer{}, turnProblem(err)
-	case turn.Session != nil:
-		return a.replay(ctx, h, turn.Token, *turn.Session), nil
+		return initAnswer{}, reservationProblem(err)
+	case reserved.Session != nil:
+		return a.replay(ctx, h, reserved.Token, *reserved.Session), nil
 	}
 	if p := a.withinQuota(ctx, h, who, now); p != nil {
-		_ = a.Reservations.Release(context.WithoutCancel(ctx), turn) // or it ends by itself, a little later
+		// or it ends by itself, a little later
+		_ = a.Reservations.Release(context.WithoutCancel(ctx), reserved)
 		return initAnswer{}, p
 	}
-	s, made, err := a.Reservations.Commit(ctx, turn, requestOf(who, v))
+	// The repeats of a client that leaves want the session, too, and whether its unit counts depends on
+	// knowing who made it.
+	ctx, done := wait.Outlasting(ctx, 0)
+	defer done()
+	s, made, err := a.Reservations.Commit(ctx, reserved, requestOf(who, v))
 	switch {
 	case errors.Is(err, natsconf.ErrUncertain):
-		// The session may exist, and a repeat will find it: its unit stays counted, and the reservation is
-		// not released.
+		// The store was away all the time. The session may exist, and a repeat will find it: its unit stays
+		// counted, and the reservation is not released.
 		return initAnswer{}, storeProblem(err)
 	case err != nil:
 		err = errors.Join(err, a.giveBack(ctx, who, now),
-			a.Reservations.Release(context.WithoutCancel(ctx), turn))
+			a.Reservations.Release(context.WithoutCancel(ctx), reserved))
 		return initAnswer{}, storeProblem(err)
 	case !made:
 		// Another edge took this reservation over and was faster; its unit counts. If giving ours back fails,
 		// the account has one less.
 		_ = a.giveBack(ctx, who, now)
-		return a.replay(ctx, h, turn.Token, s), nil
+		return a.replay(ctx, h, reserved.Token, s), nil
 	}
-	return a.answer(ctx, turn.Token, s), nil
+	return a.answer(ctx, reserved.Token, s), nil
 }
 
 func (a *api) replay(ctx context.Context, h http.Header, token sessions.Token,
@@ -96,7 +107,7 @@ func (a *api) replay(ctx context.Context, h http.Header, token sessions.Token,
 	return a.answer(ctx, token, s)
 }
 
-func turnProblem(err error) *problem.Problem {
+func reservationProblem(err error) *problem.Problem {
 	switch {
 	case errors.Is(err, store.ErrKeyReused):
 		return &problem.Problem{

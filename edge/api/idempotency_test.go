@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"sync"
@@ -13,6 +14,8 @@ import (
 	"verifyd/edge/request"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/topology"
+	"verifyd/sessions"
+	"verifyd/sessions/store"
 )
 
 // keyed posts a body under an idempotency key.
@@ -74,6 +77,64 @@ func TestRepeatCostsNoQuota(t *testing.T) {
 	wantProblem(t, s.keyed(t, acmeKey, "c", goodBody), problem.CodeQuotaExceeded)
 	if got := parse[started](t, s.keyed(t, acmeKey, "a", goodBody), http.StatusOK); got != began {
 		t.Errorf("replayed = %+v, want %+v", got, began)
+	}
+}
+
+// leaving is a Reservations whose first session is made once the client that asked for it has gone.
+type leaving struct {
+	Reservations
+	begun chan struct{}
+	ended error // the session's time, when the client had gone
+
+	once sync.Once
+	gone <-chan struct{} // the client of the first request
+}
+
+func (l *leaving) Reserve(ctx context.Context, k store.IdempotencyKey) (store.Reservation, error) {
+	l.once.Do(func() { l.gone = ctx.Done() })
+	return l.Reservations.Reserve(ctx, k)
+}
+
+func (l *leaving) Commit(ctx context.Context, t store.Reservation, r sessions.Request) (s sessions.Session,
+	made bool, err error) {
+	select {
+	case <-l.begun:
+	default:
+		close(l.begun)
+		<-l.gone
+		l.ended = ctx.Err()
+	}
+	return l.Reservations.Commit(ctx, t, r)
+}
+
+// A client leaves while its session is made. That goes on until it is known who made it, and the repeat gets
+// that session.
+func TestSessionOfAClientThatLeft(t *testing.T) {
+	t.Parallel()
+	left := &leaving{begun: make(chan struct{})}
+	s := newService(t, func(c *Config) {
+		left.Reservations = c.Reservations
+		c.Reservations = left
+	})
+	ctx, leave := context.WithCancel(t.Context())
+	go func() {
+		<-left.begun
+		leave()
+	}()
+	if a, err := s.sends(ctx, http.MethodPost, pathInit, goodBody, "Idempotency-Key", "k"); err == nil {
+		t.Errorf("the client that left was answered: %d %s", a.status, a.body)
+	}
+	var again answer
+	natstest.Await(t, "the session is made", func() bool {
+		again = s.keyed(t, acmeKey, "k", goodBody)
+		return again.status != http.StatusConflict
+	})
+	parse[started](t, again, http.StatusOK)
+	if again.header.Get(request.HeaderReplayed) != "true" {
+		t.Error("the repeat got another session")
+	}
+	if left.ended != nil {
+		t.Errorf("the time to make the session ended with its client: %v", left.ended)
 	}
 }
 

@@ -92,8 +92,9 @@ func (g *guard) withinRate(h http.Header, who account.Principal, now time.Time) 
 	}
 	g.Usages.Count(who.Account.ID, who.Key.Test, stats.CountRateLimited)
 	return &problem.Problem{
-		Code: problem.CodeRateLimited, Detail: "This API key starts or confirms sessions, or sends " +
-			"outcomes again, faster than its rate allows.", RetryAfter: d.RetryAfter,
+		Code: problem.CodeRateLimited, Detail: "This API key starts or confirms sessions, or it or " +
+			"another key of the account sends outcomes again, faster than its rate allows.",
+		RetryAfter: d.RetryAfter,
 	}
 }
 
@@ -116,7 +117,7 @@ func (g *guard) withinQuota(ctx context.Context, h http.Header, who account.Prin
 	g.Usages.Count(who.Account.ID, false, stats.CountQuotaExceeded)
 	return &problem.Problem{
 		Code: problem.CodeQuotaExceeded,
-		Detail: "This account has started as many sessions this month as it may; the count starts anew at " +
+		Detail: "This account has started as many sessions this month as it may; the count starts again at " +
 			web.Timestamp(u.ResetAt) + ".",
 		RetryAfter: u.ResetAt.Sub(now),
 	}

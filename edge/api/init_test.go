@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/rs/zerolog"
 
 	"verifyd/edge/limit"
 	"verifyd/edge/problem"
@@ -188,13 +187,18 @@ func TestInitWithoutAGoodKey(t *testing.T) {
 	}
 }
 
+// A request waits for its key as long as for the store.
 func TestInitBeforeTheKeysAreKnown(t *testing.T) {
 	t.Parallel()
-	s := newService(t, nil)
+	s := newService(t, briefly)
+	began := time.Now()
 	a := s.do(t, http.MethodPost, pathInit, goodBody, "Authorization", "Bearer "+brokenKey, "Content-Type",
 		"application/json")
 	wantProblem(t, a, problem.CodeUnavailable)
 	wantRetryAfter(t, a, 2, 2)
+	if took := time.Since(began); took < brief {
+		t.Errorf("it waited for %s", took)
+	}
 }
 
 func wantRetryAfter(t *testing.T, a answer, least, most int) {
@@ -357,31 +361,10 @@ func TestInitThatCreatesNothingCostsNoQuota(t *testing.T) {
 	}
 }
 
-// stoppable runs an embedded server that may be stopped and served again, under a connection that stays.
-func stoppable(t *testing.T) (conn *natsconf.Conn, e *embedded.Server, stop func()) {
-	t.Helper()
-	e, err := embedded.Open(embedded.Options{DataDir: t.TempDir(), Log: zerolog.Nop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = e.Close() })
-	stop = natstest.Serve(t, e)
-	<-e.Ready()
-	conn, err = natsconf.Connect(t.Context(), natsconf.ConnectOptions{
-		Embedded: e, Name: t.Name(), Log: zerolog.Nop(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	natstest.Ensure(t, conn)
-	return conn, e, stop
-}
-
 // The store goes down under a running service, and comes back.
 func TestInitWhileJetStreamIsAway(t *testing.T) {
 	t.Parallel()
-	conn, e, stop := stoppable(t)
+	e, conn, stop := natstest.StartServer(t, embedded.Options{DataDir: t.TempDir()})
 	s := newServiceOn(t, conn, nil)
 	session := s.start(t).Session
 	// one that gives the store so little time that this one's own answers might not come in it

@@ -34,7 +34,7 @@ func TestEndedKeysSayHow(t *testing.T) {
 	})
 	for key, want := range map[string]string{
 		"expired": "This API key expired on 2026-11-21T13:22:09.105Z.",
-		"rolled":  "This API key was replaced by another, and its grace ended on 2026-11-21T13:22:09.105Z.",
+		"rolled":  "This API key was replaced, and its grace period ended on 2026-11-21T13:22:09.105Z.",
 		"revoked": "This API key was revoked.",
 	} {
 		a := s.do(t, http.MethodPost, pathInit, "{}", "Authorization", "Bearer "+key)

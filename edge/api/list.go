@@ -66,27 +66,35 @@ func (a listings) answer(w http.ResponseWriter, r *http.Request) {
 		web.WriteProblem(w, r, p)
 		return
 	}
-	release, err := a.listing.Acquire(accountShare(who.Account.ID, a.MaxListing))
-	if err != nil {
-		web.WriteProblem(w, r, noListing(err))
-		return
-	}
-	defer release()
 	if all {
 		a.exportSessions(w, r, q, format)
 		return
 	}
-	page, err := a.list(r.Context(), q)
-	if err != nil {
-		web.WriteProblem(w, r, listProblem(err))
+	page, p := a.inSlot(r.Context(), q)
+	if p != nil {
+		web.WriteProblem(w, r, p)
 		return
 	}
 	web.WriteJSON(w, http.StatusOK, "application/json", listed(page))
 }
 
+// inSlot reads one page in a slot, which is free again before the answer is written: its client may be slow.
+func (a listings) inSlot(ctx context.Context, q lists.Query) (lists.Page, *problem.Problem) {
+	release, err := a.listing.Acquire(accountShare(q.Account, a.MaxListing))
+	if err != nil {
+		return lists.Page{}, noListing(err)
+	}
+	defer release()
+	page, err := a.list(ctx, q)
+	if err != nil {
+		return page, listProblem(err)
+	}
+	return page, nil
+}
+
 // list reads one page.
 func (a listings) list(ctx context.Context, q lists.Query) (lists.Page, error) {
-	ctx, done, err := a.Store.Begin(ctx)
+	ctx, done, err := a.begin(ctx)
 	if err != nil {
 		return lists.Page{}, err
 	}
@@ -94,40 +102,30 @@ func (a listings) list(ctx context.Context, q lists.Query) (lists.Page, error) {
 	return a.Lister.List(ctx, q)
 }
 
-// exportSessions writes a list to its end, page by page. If it cannot go on, or the key has ended meanwhile,
-// it breaks the connection, so that half a list does not pass for a whole one.
+// exportSessions writes a list to its end, page by page, as long as the key is valid.
 func (a listings) exportSessions(w http.ResponseWriter, r *http.Request, q lists.Query, f export.Format) {
-	var out *export.Writer
-	control := http.NewResponseController(w)
-	err := export.Pages(r.Context(), q, a.list, func(views []facts.View) (err error) {
-		// as long as the client reads it (see listening.say)
-		_ = control.SetWriteDeadline(time.Now().Add(exportWrite))
-		if out == nil {
-			w.Header().Set("Content-Type", f.MediaType())
-			w.Header().Set("Cache-Control", "no-store")
-			out, err = export.NewWriter(w, f)
-		} else if _, p := a.authorize(r); p != nil {
-			return errKeyEnded
-		}
-		if err == nil {
-			err = out.Write(views)
-		}
-		return err
+	var ended *problem.Problem
+	err := a.exports.Write(w, r, export.Export{
+		Format: f, Query: q, List: a.list, Of: []string{q.Account},
+		May: func() error {
+			if _, ended = a.authorize(r); ended != nil {
+				return errKeyEnded
+			}
+			return nil
+		},
 	})
 	switch {
 	case err == nil:
-	case out == nil:
-		web.WriteProblem(w, r, listProblem(err))
+	case ended != nil:
+		web.WriteProblem(w, r, ended)
+	case errors.Is(err, export.ErrTooMany):
+		web.WriteProblem(w, r, noListing(err))
 	default:
-		web.EventFrom(r.Context()).Err = err
-		panic(http.ErrAbortHandler)
+		web.WriteProblem(w, r, listProblem(err))
 	}
 }
 
 var errKeyEnded = errors.New("the key ended while its sessions were exported")
-
-// exportWrite is how long a page of an export may take to be read by its receiver.
-const exportWrite = 30 * time.Second
 
 func listProblem(err error) *problem.Problem {
 	if errors.Is(err, lists.ErrBadCursor) {
@@ -202,7 +200,7 @@ func (a listings) listQuery(raw string, who account.Principal, all bool) (lists.
 	}
 	q.ID, q.Text = lists.Seek(p.text("q"))
 	if len(p.Values["q"]) > 0 && q.ID == "" && q.Text == "" && p.Values["q"][0] != "" {
-		p.Faultf("q", "it is only space; write what you hold of a session")
+		p.Faultf("q", "it is only white space; give something that you know of a session")
 	}
 	keys := a.Keys.Keys(who.Account.ID)
 	p.key(&q, keys)
@@ -252,7 +250,7 @@ func (p *parameters) mode(test bool) {
 	switch given := p.Single("mode"); given {
 	case "", own:
 	case "live", "test":
-		p.Faultf("mode", "this is a %s key, which sees %s sessions alone; use a %s key", own, own, given)
+		p.Faultf("mode", "this is a %s key, which sees only %s sessions; use a %s key", own, own, given)
 	default:
 		p.Faultf("mode", "it must be one of live, test")
 	}
@@ -279,7 +277,7 @@ func (p *parameters) day(name string) time.Time {
 	}
 	t, err := time.Parse(time.DateOnly, s)
 	if err != nil {
-		p.Faultf(name, "it is not a day; write it as in 2026-11-21, and instants as since and until")
+		p.Faultf(name, "it is not a day; write it as in 2026-11-21; instants go into since and until")
 	}
 	return t
 }

@@ -105,7 +105,7 @@ func TestBadLists(t *testing.T) {
 		"?until=2026-11-21": "until",
 		"?since=2026-11-21T00:00:00Z&until=2026-11-20T00:00:00Z": "until", "?cursor=nonsense": "cursor",
 		"?cursor=":           "cursor",
-		"?plaform_user_id=x": "plaform_user_id",
+		"?plaform_user_id=x": "plaform_user_id", "?%ff=1": "",
 		"?platform_user_id=" + strings.Repeat("x", 1025): "platform_user_id", "?a=%zz": "",
 	} {
 		p := wantProblem(t, s.list(t, acmeKey, query), problem.CodeInvalidRequest)

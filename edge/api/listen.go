@@ -63,12 +63,12 @@ func acquireListener(places *limit.Places, who account.Principal) (release func(
 	if err == nil {
 		return release, nil
 	}
-	detail := "As many listen here as can, all accounts together."
+	detail := "There are too many listeners here just now, across all accounts."
 	switch share, ok := errors.AsType[*limit.ShareError](err); {
 	case ok && share.Share == key:
-		detail = fmt.Sprintf("At most %d listen with one key.", listenersOfKey)
+		detail = fmt.Sprintf("At most %d can listen with one key.", listenersOfKey)
 	case ok:
-		detail = fmt.Sprintf("At most %d listen with the keys of one account.", listenersOfAccount)
+		detail = fmt.Sprintf("At most %d can listen with the keys of one account.", listenersOfAccount)
 	}
 	return nil,
 		&problem.Problem{Code: problem.CodeTooManyListeners, Detail: detail, RetryAfter: retryListeners}
@@ -107,8 +107,8 @@ func (g *guard) authorizeTest(r *http.Request) (who account.Principal, p *proble
 	who, p = g.authorize(r)
 	if p == nil && !who.Key.Test {
 		p = &problem.Problem{
-			Code: problem.CodeLiveKey, Detail: "Only test keys (vfytest_…) are listened with: a live " +
-				"key's results belong to its receivers alone.",
+			Code: problem.CodeLiveKey, Detail: "Only test keys (vfytest_…) can listen: the " +
+				"results of live keys go only to their receivers.",
 		}
 	}
 	return who, p
@@ -234,7 +234,7 @@ func (a *api) listenResult(r *http.Request) *problem.Problem {
 	case errors.Is(err, devtunnel.ErrOver):
 		return &problem.Problem{
 			Code:   problem.CodeExchangeOver,
-			Detail: "Nobody waits for this answer: it came too late, or was given already.",
+			Detail: "Nobody waits for this answer: it came too late, or was already given.",
 		}
 	case err != nil:
 		return storeProblem(err)

@@ -109,12 +109,13 @@ func TestEveryDescribedAnswerIsGiven(t *testing.T) {
 	high := false
 	failures, slow := &refusing{}, &slowLists{began: make(chan struct{}), goOn: make(chan struct{})}
 	w := newWaiterOn(t, conn, func(c *Config) {
+		briefly(c)
 		f := faulty{c.Sessions.(*store.Store), &fault, slow}
 		c.Sessions, c.Lister, c.Usages = f, f, f
 		c.Listeners = faultyListeners{c.Listeners, &fault}
 		c.StoreHigh = func() bool { return high }
 		c.MaxWaiting, c.MaxListing, c.FailedKeys = 1, 1, failures
-		c.Quota = limit.NewQuota(natstest.Writer(t, conn, topology.StreamUsage), limit.DefaultQuota)
+		c.Quota = limit.NewQuota(natstest.Writer(t, conn, topology.StreamUsage), standardQuota)
 		keys := newKeyring()
 		spent := keys[otherKey]
 		spent.Account.Quota = 1
@@ -159,8 +160,7 @@ func walkInit(t *testing.T, w waiter, high *bool) {
 		t.Fatal(faults)
 	}
 	if _, err := w.store.Reserve(t.Context(),
-		store.IdempotencyKey{Account: acme.ID, Key: "open", Fingerprint: v.fingerprint()},
-		true); err != nil {
+		store.IdempotencyKey{Account: acme.ID, Key: "open", Fingerprint: v.fingerprint()}); err != nil {
 		t.Fatal(err)
 	}
 	w.keyed(t, acmeKey, "open", goodBody)
@@ -178,6 +178,7 @@ func walkInit(t *testing.T, w waiter, high *bool) {
 	}
 	*high = true
 	post(acmeKey, goodBody)
+	w.do(t, http.MethodPost, "/sessions/unknown/resend", "", "Authorization", "Bearer "+acmeKey)
 	*high = false
 	w.do(t, http.MethodGet, pathOpenAPI, "")
 	w.do(t, http.MethodGet, pathDocs, "")
@@ -246,7 +247,7 @@ func walkSessions(t *testing.T, w waiter) {
 		t.Fatal(err)
 	}
 	w.get(t, done, acmeKey)
-	if _, err := w.store.Settle(t.Context(), settle); err != nil {
+	if _, err := w.store.StoreResult(t.Context(), settle); err != nil {
 		t.Fatal(err)
 	}
 	act(done, "resend", acmeKey)

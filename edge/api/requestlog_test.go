@@ -69,7 +69,10 @@ func TestOneLinePerRequest(t *testing.T) {
 // Whatever goes wrong, no secret gets into the log or the metrics.
 func TestNoSecretIsLogged(t *testing.T) {
 	t.Parallel()
-	s := newService(t, func(c *Config) { c.Sessions = sealedReads{c.Sessions} })
+	s := newService(t, func(c *Config) {
+		briefly(c)
+		c.Sessions = sealedReads{c.Sessions}
+	})
 	token := s.start(t).Session
 	s.get(t, token, acmeKey)
 	s.cancel(t, token, acmeKey)

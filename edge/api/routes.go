@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"verifyd/edge/apidoc"
+	"verifyd/edge/export"
 	"verifyd/edge/limit"
 	"verifyd/edge/page"
 	"verifyd/edge/web"
@@ -25,18 +26,6 @@ const (
 	pathDocs    = "/docs/api" // below the documents of package guide
 	pathIcon    = "/favicon.ico"
 )
-
-// api holds what the handlers share.
-type api struct {
-	guard
-
-	base string // {base_url} without a final slash
-	docs *apidoc.Document
-
-	waiting   *limit.Places // requests that wait for a change
-	listing   *limit.Places
-	listening *limit.Places
-}
 
 // New makes the public handler: the routes of this package and those of Config.Routes, each under request
 // log, metrics, size limit and recovery. It starts nothing.
@@ -60,7 +49,7 @@ func New(c Config) (http.Handler, error) {
 	a := &api{
 		guard: guard{c}, base: base, docs: docs,
 		waiting: limit.NewPlaces(c.MaxWaiting), listing: limit.NewPlaces(c.MaxListing),
-		listening: limit.NewPlaces(maxListeners),
+		listening: limit.NewPlaces(maxListeners), exports: export.NewAnswers(),
 	}
 	return web.New(web.Config{
 		Prefix: prefix, Routes: a.routes(), Nowhere: c.Nowhere, TrustedProxies: c.TrustedProxies,

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"verifyd/edge/account"
 	"verifyd/edge/export"
 	"verifyd/edge/problem"
 	"verifyd/edge/web"
@@ -38,9 +39,9 @@ func (a *api) readSession(w http.ResponseWriter, r *http.Request) {
 // POST /sessions/{session}/cancel takes a pending session back: it is completed as canceled, and no callback
 // is sent. It answers as GET does. A repeat is harmless.
 func (a *api) cancelSession(w http.ResponseWriter, r *http.Request) {
-	view, p := whileWaiting(&a.guard, r, func(ctx context.Context, r *http.Request) (facts.View,
-		*problem.Problem) {
-		view, p := a.session(ctx, r)
+	view, p := whileWaiting(&a.guard, r, func(ctx context.Context, who account.Principal,
+		r *http.Request) (facts.View, *problem.Problem) {
+		view, p := a.session(ctx, who, r)
 		if p == nil {
 			view, p = a.cancel(ctx, view)
 		}
@@ -53,24 +54,25 @@ func (a *api) cancelSession(w http.ResponseWriter, r *http.Request) {
 	web.WriteJSON(w, http.StatusOK, "application/json", export.Document(view))
 }
 
-// whileWaiting makes a call to the store, for as long as a request waits.
-func whileWaiting(g *guard, r *http.Request, ask func(context.Context, *http.Request) (facts.View,
-	*problem.Problem)) (facts.View, *problem.Problem) {
+// whileWaiting finds out whose request it is, and makes a call to the store, for as long as a request waits.
+func whileWaiting(g *guard, r *http.Request, ask func(context.Context, account.Principal,
+	*http.Request) (facts.View, *problem.Problem)) (facts.View, *problem.Problem) {
+	who, p := g.authorize(r)
+	if p != nil {
+		return facts.View{}, p
+	}
 	ctx, done, p := g.wait(r.Context())
 	if p != nil {
 		return facts.View{}, p
 	}
 	defer done()
-	return ask(ctx, r)
+	return ask(ctx, who, r)
 }
 
 // session reads the session that the path names, if the key's account owns it. A malformed name, another
 // account's session and none at all look the same.
-func (a *api) session(ctx context.Context, r *http.Request) (facts.View, *problem.Problem) {
-	who, p := a.authorize(r)
-	if p != nil {
-		return facts.View{}, p
-	}
+func (a *api) session(ctx context.Context, who account.Principal, r *http.Request) (facts.View,
+	*problem.Problem) {
 	id, err := sessions.ParseID(r.PathValue("session"))
 	if err != nil {
 		return facts.View{}, noSession()
@@ -135,12 +137,22 @@ func (a *api) resendSession(w http.ResponseWriter, r *http.Request) {
 	web.WriteJSON(w, http.StatusAccepted, "application/json", export.Document(view))
 }
 
-// sendAgain counts towards the key's rate, as a start does: each is a POST to a receiver, and facts that are
-// kept.
+// sendAgain counts towards the key's rate, as a start does, and is refused like one in a store that is nearly
+// full: each is a POST to a receiver, and facts that are kept. It costs no quota, so all keys of an account
+// share one more rate: the standard one, since a slow key must not slow the others.
 func (a *api) sendAgain(h http.Header, r *http.Request) (facts.View, *problem.Problem) {
 	who, p := a.authorize(r)
 	if p == nil {
 		p = a.withinRate(h, who, a.Now())
+	}
+	if p == nil {
+		all := account.Principal{
+			Account: who.Account, Key: account.Key{ID: who.Account.ID, Test: who.Key.Test},
+		}
+		p = a.withinRate(http.Header{}, all, a.Now()) // the answer's headers are about the key
+	}
+	if p == nil && a.StoreHigh() {
+		p = storeFull(nil)
 	}
 	if p != nil {
 		return facts.View{}, p
@@ -150,7 +162,7 @@ func (a *api) sendAgain(h http.Header, r *http.Request) (facts.View, *problem.Pr
 		return facts.View{}, p
 	}
 	defer done()
-	view, p := a.session(ctx, r)
+	view, p := a.session(ctx, who, r)
 	if p != nil {
 		return view, p
 	}
@@ -166,8 +178,11 @@ func (a *api) resend(ctx context.Context, view facts.View) (facts.View, *problem
 	case errors.Is(err, facts.ErrDeliveryOpen):
 		return view, &problem.Problem{
 			Code: problem.CodeDeliveryOpen, Detail: "The callback is waiting or being sent. Read the " +
-				"session, and ask again once its delivery has ended.",
+				"session, and try again once its delivery has ended.",
 		}
+	case errors.Is(err, facts.ErrResentOften):
+		return view, &problem.Problem{Code: problem.CodeNothingToSend,
+			Detail: "The callback was sent again 100 times, which is as often as is possible."}
 	case errors.Is(err, facts.ErrNoDelivery) && view.Lost:
 		return view, &problem.Problem{Code: problem.CodeNothingToSend,
 			Detail: "This service's store was damaged, and the session's callback URL " +

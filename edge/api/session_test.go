@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -9,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"verifyd/edge/account"
+	"verifyd/edge/limit"
 	"verifyd/edge/problem"
 	"verifyd/edge/web"
 	"verifyd/sessions"
@@ -118,7 +121,7 @@ func TestReadAttempts(t *testing.T) {
 		t.Helper()
 		r.Session, r.At, r.By, r.Answer, r.Detail = id, at.Add(time.Second), "w", "MARKERANSWER",
 			"MARKERDETAIL"
-		if _, err := s.store.Settle(t.Context(), r); err != nil {
+		if _, err := s.store.StoreResult(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -307,7 +310,7 @@ func TestResendsCountTowardsTheRate(t *testing.T) {
 		Session: c.ID, Number: 1, Verdict: facts.VerdictRejected, Class: failure.Status, Status: 500,
 		At: s.clock.now(),
 	}
-	if _, err := s.store.Settle(t.Context(), result); err != nil {
+	if _, err := s.store.StoreResult(t.Context(), result); err != nil {
 		t.Fatal(err)
 	}
 	resend := func() answer {
@@ -318,4 +321,42 @@ func TestResendsCountTowardsTheRate(t *testing.T) {
 	a := resend()
 	wantProblem(t, a, problem.CodeRateLimited)
 	wantRetryAfter(t, a, 60, 60)
+	// The account's other keys are not slowed.
+	wantProblem(t, s.do(t, http.MethodPost, "/sessions/"+token+"/resend", "", "Authorization",
+		"Bearer "+acmeKey), problem.CodeDeliveryOpen)
+}
+
+// All keys of an account send again at the rate of one, and none while the store is nearly full.
+func TestResendsOfManyKeysShareARate(t *testing.T) {
+	t.Parallel()
+	high := false
+	rates, err := limit.NewRates(account.Rate{Count: 1, Per: time.Minute, Burst: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newService(t, func(c *Config) {
+		c.StoreHigh = func() bool { return high }
+		c.Rates = rates
+		c.Keys = renamed{c.Keys}
+	})
+	resend := func() answer {
+		return s.do(t, http.MethodPost, "/sessions/"+strings.Repeat("a", 43)+"/resend", "",
+			"Authorization", "Bearer "+acmeKey)
+	}
+	high = true
+	wantProblem(t, resend(), problem.CodeStoreFull)
+	high = false
+	wantProblem(t, resend(), problem.CodeSessionNotFound)
+	wantProblem(t, resend(), problem.CodeRateLimited)
+}
+
+// renamed makes each use of a key that of another key of the same account.
+type renamed struct{ keys }
+
+type keys = Keys // which has a method of that name
+
+func (k renamed) Lookup(secret string) (account.Principal, error) {
+	who, err := k.keys.Lookup(secret)
+	who.Key.ID = rand.Text()
+	return who, err
 }

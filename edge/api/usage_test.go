@@ -52,7 +52,7 @@ func TestUsageCountsWhatHappened(t *testing.T) {
 		{Verdict: facts.VerdictDelivered}, {Verdict: facts.VerdictUnknown},
 		{Verdict: facts.VerdictUndeliverable},
 	} {
-		s.store.CountSettled(view.Session, r)
+		s.store.CountResult(view.Session, r)
 	}
 	s.counted()
 

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"verifyd/edge/limit"
 	"verifyd/edge/problem"
 	"verifyd/edge/problem/fault"
 	"verifyd/edge/request"
@@ -66,7 +67,7 @@ func (a *api) await(w http.ResponseWriter, r *http.Request, first facts.View,
 	if full != nil {
 		return first, &problem.Problem{
 			Code:       problem.CodeTooManyWaiting,
-			Detail:     "Too many requests wait already; read without waiting, or try again later.",
+			Detail:     "Too many requests are already waiting; read without waiting, or try again later.",
 			RetryAfter: retryWaiting,
 		}
 	}
@@ -139,4 +140,9 @@ func settled(v facts.View) bool {
 	default:
 		return v.State != sessions.Pending
 	}
+}
+
+// accountShare is the part of the places that one account may hold: a quarter.
+func accountShare(id string, places int) limit.Share {
+	return limit.Share{Of: id, Max: max(places/4, 1)}
 }

@@ -4,17 +4,21 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/rs/zerolog"
 
+	"verifyd/edge/account"
+	"verifyd/edge/limit"
 	"verifyd/edge/problem"
 	"verifyd/edge/web"
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
+	"verifyd/sessions/lists"
 	"verifyd/sessions/store"
 )
 
@@ -94,7 +98,7 @@ func TestWaitEndsWithEachChange(t *testing.T) {
 	wantStates(t, <-answer, sessions.Verified, facts.DeliveryClaimed)
 
 	answer = w.wait(t, token, "60")
-	if _, err := w.store.Settle(t.Context(), facts.Result{
+	if _, err := w.store.StoreResult(t.Context(), facts.Result{
 		Session: id, Number: 1, Verdict: facts.VerdictDelivered, Status: 204, At: now,
 	}); err != nil {
 		t.Fatal(err)
@@ -185,4 +189,49 @@ func TestWaitEndsWithItsKey(t *testing.T) {
 	keys.revoked.Store(true)
 	w.complete(t, token, sessions.Outcome{State: sessions.Verified, Network: "default"})
 	wantProblem(t, <-answer, problem.CodeKeyInvalid)
+}
+
+// doubting is a Keys that knows no key for certain at the first calls.
+type doubting struct {
+	keyring
+	left atomic.Int64
+}
+
+func (k *doubting) Lookup(secret string) (account.Principal, error) {
+	if k.left.Add(-1) >= 0 {
+		return account.Principal{}, account.ErrNotReady
+	}
+	return k.keyring.Lookup(secret)
+}
+
+// hurried is a Lister that records how much time it had.
+type hurried struct{ left time.Duration }
+
+func (h *hurried) List(ctx context.Context, _ lists.Query) (lists.Page, error) {
+	end, _ := ctx.Deadline()
+	h.left = time.Until(end)
+	return lists.Page{}, nil
+}
+
+// A request waits until its key is known to be valid, and less for the store then: a client waits for both.
+func TestInitWaitsForItsKey(t *testing.T) {
+	t.Parallel()
+	keys := &doubting{keyring: newKeyring()}
+	keys.left.Store(3)
+	s := newService(t, func(c *Config) { c.Keys = keys })
+	s.start(t)
+	if left := keys.left.Load(); left != -1 {
+		t.Errorf("the keys were asked %d times", 3-left)
+	}
+
+	asked := &hurried{}
+	listing := newServiceOn(t, s.conn, func(c *Config) { c.Keys, c.Lister = keys, asked })
+	keys.left.Store(3) // two pauses after the first try, of 20 and 40 ms
+	if a := listing.do(t, http.MethodGet, "/sessions", "", "Authorization",
+		"Bearer "+acmeKey); a.status != http.StatusOK {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if most := limit.DefaultStoreWait - 60*time.Millisecond; asked.left == 0 || asked.left > most {
+		t.Errorf("the store has %s of %s, want %s at most", asked.left, limit.DefaultStoreWait, most)
+	}
 }

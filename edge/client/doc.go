@@ -1,5 +1,5 @@
 // Package client is for integrators' Go programs: Client starts and reads verification sessions, and Receiver
-// is the http.Handler behind a callback_url. It imports nothing else of verifyd but package baseurl.
+// is the http.Handler behind a callback_url. It imports nothing else of verifyd but package call.
 //
 // The laws:
 //

@@ -19,8 +19,6 @@ const (
 	defaultBeat = 15 * time.Second
 	// answerTimeout bounds the report that a callback has ended.
 	answerTimeout = 10 * time.Second
-	// maxRefusalBytes is more than any problem document.
-	maxRefusalBytes = 64 << 10
 )
 
 // ErrListenEnded says that the service ended the listening in good order, since it stops or starts again:
@@ -53,7 +51,7 @@ type Outcome struct {
 func (l Listened) Answer(ctx context.Context, o Outcome) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	return l.client.call(ctx, http.MethodPost, "/listen/"+l.exchange, nil, o, nil)
+	return l.client.service.Call(ctx, http.MethodPost, "/listen/"+l.exchange, o, nil)
 }
 
 // Listen gets the callbacks of the test key's sessions, for as long as it runs; they do not go to their
@@ -68,10 +66,10 @@ func (c *Client) Listen(ctx context.Context, ready func(), handle func(context.C
 	// a connection without a beat is dead, whatever TCP says
 	alive := time.AfterFunc(2*defaultBeat, func() { cancel(errSilent) })
 	defer alive.Stop()
-	response, err := c.openListen(inner)
+	response, err := c.service.Open(inner, http.MethodPost, "/listen")
 	if err != nil {
 		if silent := context.Cause(inner); silent != nil {
-			err = &NoAnswer{err: silent}
+			err = &NoAnswer{Err: silent}
 		}
 		return cause(ctx, err)
 	}
@@ -90,7 +88,7 @@ func (c *Client) Listen(ctx context.Context, ready func(), handle func(context.C
 			Body    string            `json:"body"`
 		}
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
-			return &NoAnswer{err: fmt.Errorf("not the lines that were expected: %w", err)}
+			return &NoAnswer{Err: fmt.Errorf("not the lines that were expected: %w", err)}
 		}
 		switch line.Type {
 		case "ready":
@@ -116,30 +114,7 @@ func (c *Client) Listen(ctx context.Context, ready func(), handle func(context.C
 	case err == nil:
 		err = io.ErrUnexpectedEOF
 	}
-	return cause(ctx, &NoAnswer{err: err})
-}
-
-// openListen opens the answer that goes on. The time-out of other calls does not hold for it.
-func (c *Client) openListen(ctx context.Context) (*http.Response, error) {
-	r, err := c.request(ctx, http.MethodPost, "/listen", nil)
-	if err != nil {
-		return nil, err
-	}
-	endless := c.http
-	endless.Timeout = 0
-	response, err := endless.Do(r)
-	if err != nil {
-		return nil, &NoAnswer{err: withoutURL(err)}
-	}
-	if response.StatusCode != http.StatusOK {
-		defer func() { _ = response.Body.Close() }()
-		body, err := io.ReadAll(io.LimitReader(response.Body, maxRefusalBytes))
-		if err != nil {
-			return nil, &NoAnswer{err: withoutURL(err)}
-		}
-		return nil, newError(response, body, time.Now())
-	}
-	return response, nil
+	return cause(ctx, &NoAnswer{Err: err})
 }
 
 // cause prefers the caller's own end to what it looked like from here.

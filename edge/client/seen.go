@@ -15,8 +15,8 @@ type Seen interface {
 	// Begin takes an id for its caller, and says what is known of it. Only with SeenNew does the caller
 	// handle the callback, and then calls End. Of two who begin at once one gets SeenBusy.
 	Begin(ctx context.Context, id string) (Sighting, error)
-	// End returns the id back: handled is true when it was handled permanently, false when it was not and may
-	// be begun again. A shared memory also needs an end for ids whose process died: longer than a handler
+	// End releases the id: handled is true if it was handled permanently, false if it was not and may be
+	// begun again. A shared memory also needs an end for ids whose process died: longer than a handler
 	// takes, shorter than the pause to the next attempt.
 	End(ctx context.Context, id string, handled bool) error
 }

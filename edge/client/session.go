@@ -1,11 +1,10 @@
 package client
 
 import (
-	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
@@ -25,7 +24,7 @@ type Verification struct {
 	// (Client.Confirm); "account", and that the same browser signed in as that platform account. Empty: what
 	// the account has set.
 	Binding string `json:"binding,omitempty"`
-	// Reference is your own word for the session, such as an order's number: up to 128 bytes of printable
+	// Reference is your own name for the session, such as an order number: up to 128 bytes of printable
 	// text, which no user sees.
 	Reference string `json:"reference,omitempty"`
 	// Locale is the user's language as a BCP 47 tag, such as "de" or "pt-BR"; empty: the browser says it.
@@ -52,58 +51,27 @@ func (s Started) ID() string {
 	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:20]))
 }
 
-const (
-	// startTries is how often Start tries: an edge that dies within it keeps the others away from its
-	// idempotency key for 5 s.
-	startTries = 6
-	// startPause is the pause before the second try; it doubles with each.
-	startPause = 250 * time.Millisecond
-	// maxStartPause bounds what a Retry-After can ask for; a caller with more time repeats Start itself.
-	maxStartPause = 5 * time.Second
-)
+// answer is a Started as the service gives it; one that lacks a member is none.
+type answer struct{ Started }
+
+func (a *answer) UnmarshalJSON(data []byte) error {
+	a.Started = Started{} // of an earlier try
+	err := json.Unmarshal(data, &a.Started)
+	if err == nil && (a.VerifyURL == "" || a.Session == "") {
+		err = errors.New("it has no verify_url or no session")
+	}
+	return err
+}
 
 // Start starts a session. It tries up to six times within ctx, under one idempotency key, while no answer
-// comes, or a 502, 503 or 504, or the answer that an earlier call with the key is in progress. Its errors are
+// comes, or a 502, 503 or 504, or the answer that an earlier call with the key is in progress; a certificate
+// that is not accepted is not tried again. Its errors are
 // *Error and *NoAnswer; after a *NoAnswer a session may exist that nobody has the link of, and a repeat
 // starts another where v has no idempotency key.
 func (c *Client) Start(ctx context.Context, v Verification) (Started, error) {
-	header := http.Header{"Idempotency-Key": {cmp.Or(v.IdempotencyKey, rand.Text())}}
-	tries := startTries
-	for wait := startPause; ; wait *= 2 {
-		var s Started
-		err := c.call(ctx, http.MethodPost, "/verify/init", header, v, &s)
-		if err == nil && (s.VerifyURL == "" || s.Session == "") {
-			err = &NoAnswer{err: errors.New("the answer has no verify_url or no session")}
-		}
-		tries--
-		if err == nil || tries == 0 || !mayPass(err) {
-			return s, err
-		}
-		if c.pause(ctx, max(wait, min(askedPause(err), maxStartPause))) != nil {
-			return s, err // what kept it from starting says more than that the time is over
-		}
-	}
-}
-
-// mayPass reports whether the same call could succeed in a moment.
-func mayPass(err error) bool {
-	e, ok := errors.AsType[*Error](err)
-	if !ok {
-		_, ok := errors.AsType[*NoAnswer](err)
-		return ok && !errors.Is(err, context.Canceled)
-	}
-	switch e.Status {
-	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return true
-	}
-	return e.Code == CodeIdempotencyInProgress
-}
-
-func askedPause(err error) time.Duration {
-	if e, ok := errors.AsType[*Error](err); ok {
-		return e.RetryAfter
-	}
-	return 0
+	var a answer
+	err := c.service.Create(ctx, "/verify/init", v.IdempotencyKey, v, &a)
+	return a.Started, err
 }
 
 // State is the state of a session.
@@ -132,7 +100,8 @@ type Session struct {
 	// user's code is given; empty: the sign-in
 	Step     string `json:"step"`
 	Verified *bool  `json:"verified"` // nil unless State is Verified or Failed
-	// why it is not verified: "declined", "refused", "unconfirmed", "canceled", "expired", "unreadable"
+	// why it is not verified: "declined", "refused", "unconfirmed", "canceled", "expired", "unreadable",
+	// "outcome_lost"
 	Reason string `json:"reason"`
 	// the network's rule that refused, such as "min_account_age"; empty for other reasons
 	Rule        string     `json:"rule"`
@@ -154,11 +123,11 @@ type Delivery struct {
 // Attempt is one attempt at the callback.
 type Attempt struct {
 	Number    int        `json:"number"`  // from 1
-	Verdict   string     `json:"verdict"` // empty while it goes on
+	Verdict   string     `json:"verdict"` // empty while it is in progress
 	Class     string     `json:"class"`   // what went wrong; empty if nothing did
 	Status    int        `json:"status"`  // the receiver's HTTP status; 0 if none was read
 	ClaimedAt time.Time  `json:"claimed_at"`
-	EndedAt   *time.Time `json:"ended_at"` // nil while it goes on
+	EndedAt   *time.Time `json:"ended_at"` // nil while it is in progress
 }
 
 // Session reads a session of the key's account, named by its token or its id. It changes nothing, so a repeat
@@ -181,9 +150,9 @@ func (c *Client) List(ctx context.Context, filter url.Values) (page []Session, n
 	if len(filter) > 0 {
 		path += "?" + filter.Encode()
 	}
-	err = c.call(ctx, http.MethodGet, path, nil, nil, &list)
+	err = c.service.Call(ctx, http.MethodGet, path, nil, &list)
 	if err == nil && list.Sessions == nil {
-		err = &NoAnswer{err: errors.New("the answer has no sessions")}
+		err = &NoAnswer{Err: errors.New("the answer has no sessions")}
 	}
 	return list.Sessions, list.Next, err
 }
@@ -205,8 +174,10 @@ func (c *Client) Wait(ctx context.Context, session string) (Session, error) {
 		if err != nil || s.State != Pending {
 			return s, err
 		}
-		if err := c.pause(ctx, time.Until(next)); err != nil {
-			return s, err
+		select {
+		case <-time.After(time.Until(next)):
+		case <-ctx.Done():
+			return s, ctx.Err()
 		}
 	}
 }
@@ -220,9 +191,9 @@ func (c *Client) Cancel(ctx context.Context, session string) (Session, error) {
 
 // Confirm completes a session whose Binding is "code" as verified, where this is its code, in any case, with
 // or without spaces and hyphens, and who gave it is the user that it was started for: platformUserID is what
-// the platform says of who is writing, never what the user writes. Five codes are taken; the same one from
+// the platform says of who is writing, never what the user writes. Five codes are accepted; the same one from
 // the same user is one try, so a repeat is harmless. Its errors are those of Session, and an *Error with
-// CodeWrongCode, whose TriesLeft says how many more are taken, CodeNothingToConfirm, or the status 410 where
+// CodeWrongCode, whose TriesLeft says how many more are accepted, CodeNothingToConfirm, or the status 410 if
 // the session has expired.
 func (c *Client) Confirm(ctx context.Context, session, platformUserID, code string) (Session, error) {
 	return c.read(ctx, http.MethodPost, sessionPath(session)+"/confirm", struct {
@@ -240,9 +211,9 @@ func (c *Client) Resend(ctx context.Context, session string) (Session, error) {
 
 func (c *Client) read(ctx context.Context, method, path string, body any) (Session, error) {
 	var s Session
-	err := c.call(ctx, method, path, nil, body, &s)
+	err := c.service.Call(ctx, method, path, body, &s)
 	if err == nil && (s.ID == "" || s.State == "") {
-		err = &NoAnswer{err: errors.New("the answer has no id or no state")}
+		err = &NoAnswer{Err: errors.New("the answer has no id or no state")}
 	}
 	return s, err
 }

@@ -14,7 +14,7 @@ func (c *Client) SigningKeys(ctx context.Context) ([]string, error) {
 			PublicKey string `json:"public_key"`
 		} `json:"signing_keys"`
 	}
-	if err := c.call(ctx, http.MethodGet, "/signing-keys", nil, nil, &answer); err != nil {
+	if err := c.service.Call(ctx, http.MethodGet, "/signing-keys", nil, &answer); err != nil {
 		return nil, err
 	}
 	keys := make([]string, len(answer.SigningKeys))

@@ -80,6 +80,6 @@ func (c *Client) Usage(ctx context.Context, month time.Time) (Usage, error) {
 		path += "?month=" + month.UTC().Format("2006-01")
 	}
 	var u Usage
-	err := c.call(ctx, http.MethodGet, path, nil, nil, &u)
+	err := c.service.Call(ctx, http.MethodGet, path, nil, &u)
 	return u, err
 }

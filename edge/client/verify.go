@@ -64,9 +64,9 @@ type Verifier struct {
 }
 
 // NewVerifier takes what callbacks are checked with: the signing secret, "whsec_…", or the public key,
-// "whpk_…", which makes no signatures; two while they rotate. One that matches is enough: a receiver that is
-// to take the public key's signature alone is given no secret. The error says which of them is not of its
-// form, by its place.
+// "whpk_…", which cannot sign; two while they rotate. One match is enough: a receiver that is to accept only
+// the public key's signature is given no secret. The error says which of them is not of its form, by its
+// place.
 func NewVerifier(secrets ...string) (*Verifier, error) {
 	v := &Verifier{}
 	for i, secret := range secrets {

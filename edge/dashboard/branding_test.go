@@ -48,7 +48,7 @@ func TestBrandingPage(t *testing.T) {
 	b.Follow(post("return-url", "return_url", "https://harbor.example/done?a=<b>")).
 		Want(t, http.StatusOK, "Saved.")
 	wrong(post("return-origins", "return_origins", ""), "return_origins", "</textarea>",
-		"change the link before you take that site away")
+		"change the link before you remove that site")
 	page := b.Get(at)
 	if !strings.Contains(page.Body, `value="#1f5fd0"`) ||
 		!strings.Contains(page.Body, `value="https://harbor.example/done?a=&lt;b&gt;"`) {
@@ -135,9 +135,9 @@ func TestLooks(t *testing.T) {
 		t.Errorf("half of it is saved: %s %s %s %d", button, accent, dark, logo)
 	}
 	save([]byte("GIF89a"), "button", "#ffd500", "button_own", "yes").
-		Want(t, http.StatusUnprocessableEntity, "the file is no PNG, JPEG or WebP picture")
+		Want(t, http.StatusUnprocessableEntity, "the file is not a PNG, JPEG or WebP picture")
 	save(bytes.Repeat([]byte{0}, 2<<20)).
-		Want(t, http.StatusUnprocessableEntity, "the file has 2097152 bytes, at most 1048576 are taken")
+		Want(t, http.StatusUnprocessableEntity, "the file has 2097152 bytes; at most 1048576 are allowed")
 	save(bytes.Repeat([]byte{0}, 5<<20)).Want(t, http.StatusRequestEntityTooLarge)
 	page := b.Follow(save(file.Bytes(), "button", "#ffd500", "button_own", "yes", "accent", "#7A4100",
 		"accent_own",

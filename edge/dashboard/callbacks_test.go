@@ -75,7 +75,7 @@ func TestUndeliveredOutcomesOfAnAccount(t *testing.T) {
 	b.Follow(b.postMany(at+"/seen", form("ticked", "session"))).Want(t, http.StatusOK, "Nothing was selected")
 	b.postMany(at+"/seen", form("ticked", "session", "../x")).Want(t, http.StatusBadRequest)
 	b.Follow(b.postMany(at+"/seen", form("ticked", "session", fine.ID, foreign.ID))).
-		Want(t, http.StatusOK, "None of them is one that was not delivered")
+		Want(t, http.StatusOK, "None of them is still undelivered")
 	b.Follow(b.postMany(at+"/seen", form("all", "shown", lost.ID, unknown.ID))).
 		Want(t, http.StatusOK, "Marked as seen", "rejected_1")
 	b.Get(at).Lacks(t, string(lost.ID), string(unknown.ID))
@@ -88,8 +88,8 @@ func TestUndeliveredOutcomesOfAnAccount(t *testing.T) {
 	// sent again together
 	again := b.Follow(b.postMany(at+"/send-again", form("all", "shown", lost.ID, refused.ID, fine.ID,
 		foreign.ID)))
-	again.Want(t, http.StatusOK, "0 of 2 have ended", "2 are on their way", "2 were left alone",
-		"Look again")
+	again.Want(t, http.StatusOK, "0 of 2 have ended", "2 are on their way", "2 were left out",
+		"Refresh")
 	again.Holds(t, "data-renew")
 	for id, want := range map[sessions.ID]facts.DeliveryState{
 		lost.ID: facts.DeliveryDue, refused.ID: facts.DeliveryDue, unknown.ID: facts.DeliveryUnknown,
@@ -126,7 +126,7 @@ func TestUndeliveredOutcomesOfAnAccount(t *testing.T) {
 	b.Get(at).Holds(t, string(lost.ID))
 	over := b.Get(strings.TrimPrefix(again.At, r.base))
 	over.Want(t, http.StatusOK, "2 of 2 have ended: 1 delivered, 1 not.")
-	over.Lacks(t, "data-renew", "Look again")
+	over.Lacks(t, "data-renew", "Refresh")
 	run := again.At[strings.LastIndex(again.At, "/")+1:]
 	b.To(b.post("/dashboard/account", "to", other.ID))
 	b.Get(at+"/runs/"+run).Want(t, http.StatusNotFound)
@@ -144,7 +144,7 @@ func (r *rig) attempt(s sessions.Session, n int, res facts.Result) {
 		r.t.Fatal(err)
 	}
 	res.Session, res.Number, res.By, res.At = s.ID, n, "worker-1", now
-	if _, err := r.store.Settle(r.t.Context(), res); err != nil {
+	if _, err := r.store.StoreResult(r.t.Context(), res); err != nil {
 		r.t.Fatal(err)
 	}
 }

@@ -110,7 +110,7 @@ func TestSessionsAreFiltered(t *testing.T) {
 		}
 		if len(users) == 0 {
 			shown.Want(t, http.StatusOK, "Nothing found", "You asked for sessions",
-				"All sessions that are kept")
+				"All stored sessions")
 		}
 	}
 	b.Get("/dashboard/sessions?q=los&mode=test").Want(t, http.StatusOK, "“los” was compared with",

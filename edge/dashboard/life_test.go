@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
@@ -39,6 +40,70 @@ func TestOwnerRenamesTheAccount(t *testing.T) {
 		Want(t, http.StatusOK, "has its new name", "Pier Guild")
 	b.Get("/dashboard/audit").Want(t, http.StatusOK, "Account renamed", "from: Harbor Guild")
 	b.Follow(b.post(path, "account", a.ID, "name", "Harbor Guild")).Want(t, http.StatusOK, "Harbor Guild")
+}
+
+// The names that one person tries are bounded, also those that are refused, for renames and new accounts
+// together: each costs a comparison with all accounts.
+func TestNamesHaveARate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	r.clock.stop()
+	a := r.account("Harbor Guild")
+	if _, err := r.accounts.AddMember(t.Context(), access.Operator(""), a.ID, account.Member{
+		Network: "example", Subject: "oscar", Role: access.RoleOwner,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the directory knows oscar", func() bool {
+		return len(r.mirror.AccountsOf("example", "oscar")) == 1
+	})
+	b, oscar := r.as("olga"), r.as("oscar")
+	rename := func(b *browser) answer {
+		return b.post("/dashboard/settings/name", "account", a.ID, "name", "Discord")
+	}
+	for range 20 {
+		rename(b).Want(t, http.StatusUnprocessableEntity, "is reserved")
+	}
+	refused := rename(b)
+	refused.Want(t, http.StatusTooManyRequests, "Many names at once")
+	if wait := refused.Header.Get("Retry-After"); wait != "600" {
+		t.Errorf("Retry-After: %q", wait)
+	}
+	b.post("/dashboard/new-account", "name", "Lake Guild").
+		Want(t, http.StatusTooManyRequests, "Many names at once")
+	rename(oscar).Want(t, http.StatusUnprocessableEntity, "is reserved")
+	r.clock.advance(10 * time.Minute)
+	b.post("/dashboard/new-account", "name", "Lake Guild").Want(t, http.StatusSeeOther)
+}
+
+// The changes that one person makes are bounded, in all accounts together: each leaves a record for good.
+func TestChangesHaveARate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	r.clock.stop()
+	a := r.account("Harbor Guild")
+	b := r.as("olga")
+	changes := []func() answer{
+		func() answer { return b.post("/dashboard/keys/none/revoke", "account", a.ID) },
+		func() answer { return b.post("/dashboard/invite", "token", "none") },
+		func() answer { return b.post("/dashboard/account", "to", a.ID) },
+	}
+	for i := range 200 {
+		if got := changes[i%len(changes)](); got.Status == http.StatusTooManyRequests {
+			t.Fatalf("change %d is refused", i)
+		}
+	}
+	for _, change := range changes {
+		refused := change()
+		refused.Want(t, http.StatusTooManyRequests, "Many changes at once")
+		if wait := refused.Header.Get("Retry-After"); wait != "1" {
+			t.Errorf("Retry-After: %q", wait)
+		}
+	}
+	r.clock.advance(time.Second)
+	if got := changes[0](); got.Status == http.StatusTooManyRequests {
+		t.Error("a second later, too")
+	}
 }
 
 // An owner requests the account's deletion by typing its name; all members see it, and an owner takes it
@@ -135,19 +200,19 @@ func TestOperatorOpensAnAccount(t *testing.T) {
 		t.Helper()
 		root.Follow(root.post(page+path, form...)).Want(t, http.StatusOK, want)
 	}
-	do("called otherwise", "/verified", "of", "Pier Guild")
-	do("Take the mark away", "/verified", "of", "Harbor Guild")
+	do("renamed in the meantime", "/verified", "of", "Pier Guild")
+	do("Remove the mark", "/verified", "of", "Harbor Guild")
 	do("Set the mark", "/verified")
 	do("spam & more", "/disable", "reason", "spam & more")
-	do("not disabled any more", "/enable")
+	do("no longer disabled", "/enable")
 	root.post(page+"/disable", "reason", strings.Repeat("x", 501)).
 		Want(t, http.StatusUnprocessableEntity, "500")
 	root.post(page+"/delete", "name", "Harbor").Want(t, http.StatusUnprocessableEntity)
 	do("to be deleted", "/delete", "name", "Harbor Guild")
-	do("Take that back first", "/enable")
-	do("is not deleted", "/restore")
+	do("Cancel that first", "/enable")
+	do("The deletion was canceled", "/restore")
 	olga.Get("/dashboard/audit").Want(t, http.StatusOK, "Verified mark given", "reason: spam", "Deletion "+
-		"taken back")
+		"canceled")
 
 	if _, err := r.accounts.DeleteAccount(t.Context(), access.Operator(""), a.ID, false); err != nil {
 		t.Fatal(err)
@@ -189,10 +254,10 @@ func TestOperatorMovesAMember(t *testing.T) {
 	do("subject", "dev", "q", "lake", "to", lake.ID).Want(t, http.StatusUnprocessableEntity, "already")
 	do("subject", "olga", "q", "quay", "to", empty.ID).Want(t, http.StatusUnprocessableEntity, "last owner")
 	do("subject", "dev", "q", "quay", "to", "acc_x").
-		Want(t, http.StatusUnprocessableEntity, "no such account")
+		Want(t, http.StatusUnprocessableEntity, "no longer exists")
 	do("subject", "dev", "q", "quay", "to", empty.ID, "role", "king").Want(t, http.StatusUnprocessableEntity)
 	root.Follow(do("subject", "dev", "q", "quay", "to", empty.ID, "role", "owner")).
-		Want(t, http.StatusOK, "They are a member of this account now", "Quay Guild", "dev", "owner")
+		Want(t, http.StatusOK, "They are now a member of this account", "Quay Guild", "dev", "owner")
 	root.Follow(do("subject", "dev", "q", "quay", "to", empty.ID)).Want(t, http.StatusOK, "already gone")
 	now, err := r.accounts.Account(t.Context(), a.ID)
 	if _, still := now.Member("example", "dev"); err != nil || still {

@@ -11,6 +11,7 @@ import (
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/grant"
 	"verifyd/edge/dashboard/logins"
+	"verifyd/edge/limit"
 )
 
 func TestLoginLeadsToTheRequestedPage(t *testing.T) {
@@ -360,7 +361,7 @@ func TestWhoMayMakeAnAccount(t *testing.T) {
 	b.post("/dashboard/new-account", "name", "x\u202ey").Want(t, http.StatusUnprocessableEntity,
 		"printable text")
 	b.post("/dashboard/new-account", "name", "Harbor Guild").
-		Want(t, http.StatusUnprocessableEntity, "There is already an account with this name")
+		Want(t, http.StatusUnprocessableEntity, "Another account has this name")
 	b.Follow(b.post("/dashboard/new-account", "name", "Ada's Guild")).
 		Want(t, http.StatusOK, "Your account is ready", "owner of Ada's Guild")
 	a, err := r.accounts.AccountByName(t.Context(), "Ada's Guild")
@@ -386,7 +387,7 @@ func TestInvite(t *testing.T) {
 	}
 	nils.Follow(nils.login("nils", path)).Want(t, http.StatusOK, "Join Harbor Guild?", "as developer")
 	nils.Follow(nils.post("/dashboard/invite", "token", link)).
-		Want(t, http.StatusOK, "You are a member", "developer of Harbor Guild")
+		Want(t, http.StatusOK, "You are now a member", "developer of Harbor Guild")
 	nils.post("/dashboard/invite", "token", link).Want(t, http.StatusGone, "This invite cannot be used")
 	second := between(t, olga.Follow(olga.post("/dashboard/members/invite", "account", a.ID, "role",
 		"viewer")).Text(), "invite?token=", "\n")
@@ -440,13 +441,18 @@ func TestSwitchOfAccounts(t *testing.T) {
 	r.as("vera").post("/dashboard/account", "to", harbor.ID).Want(t, http.StatusNotFound)
 }
 
+// A page waits for the store for as long as it is configured to, and then says that it is away.
 func TestStoreAway(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, setup{})
+	r := newRig(t, setup{storeWait: time.Second})
 	r.account("Harbor Guild")
 	b := r.as("olga")
 	r.away()
+	begun := time.Now()
 	a := b.Get("/dashboard/keys")
+	if took := time.Since(begun); took < time.Second || took >= limit.DefaultStoreWait {
+		t.Errorf("a page waited %s for the store, want one second", took)
+	}
 	a.Want(t, http.StatusServiceUnavailable, "One moment, please")
 	if a.Header.Get("Retry-After") == "" {
 		t.Error("no Retry-After")

@@ -46,7 +46,7 @@ func TestNoticesAreReadAndMarked(t *testing.T) {
 	}
 	r.notices(a, "came since")
 	page := vera.Follow(vera.post(path+"/read", "account", a.ID, "newest", all[0].ID))
-	page.Want(t, http.StatusOK, "for you alone", "1 unread", "came since")
+	page.Want(t, http.StatusOK, "only for you", "1 unread", "came since")
 	vera.Get("/dashboard/sessions").Want(t, http.StatusOK, "1 unread")
 	olga.Get("/dashboard/sessions").Want(t, http.StatusOK, "4 unread")
 	all, err = notice.NewStore(r.conn).List(t.Context(), a.ID)

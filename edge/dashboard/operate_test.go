@@ -357,7 +357,7 @@ func TestOperatorSendsManyAgain(t *testing.T) {
 	again(slices.Repeat([]sessions.ID{lost.ID}, 101)...).Want(t, http.StatusBadRequest)
 	b.Follow(again(lost.ID, refused.ID, fine.ID, "k3v7q2m5zt4yd6n2xw7p2c4hf2jb5ral")).
 		Want(t, http.StatusOK, "on their way again")
-	b.Follow(again(lost.ID)).Want(t, http.StatusOK, "waiting or being sent already")
+	b.Follow(again(lost.ID)).Want(t, http.StatusOK, "already waiting or being sent")
 	for id, want := range map[sessions.ID]facts.DeliveryState{
 		lost.ID: facts.DeliveryDue, refused.ID: facts.DeliveryDue, unknown.ID: facts.DeliveryUnknown,
 		fine.ID: facts.DeliveryDue,

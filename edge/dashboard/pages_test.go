@@ -96,8 +96,8 @@ func TestSessionShowsItsTimelineAndIsSentAgain(t *testing.T) {
 		strings.Contains(fetched.Body, "on its way again") {
 		t.Errorf("a script is told what is for the page that comes: %d", fetched.Status)
 	}
-	b.Follow(sent).Want(t, http.StatusOK, "on its way again", "Attempt 2: asked for by dev", "due")
-	b.Follow(b.post(path+"/resend", "account", a.ID)).Want(t, http.StatusOK, "waiting or being sent already")
+	b.Follow(sent).Want(t, http.StatusOK, "on its way again", "Attempt 2: requested by dev", "due")
+	b.Follow(b.post(path+"/resend", "account", a.ID)).Want(t, http.StatusOK, "already waiting or being sent")
 	r.as("olga").Get("/dashboard/audit").Want(t, http.StatusOK, "Callback sent again", string(s.ID))
 }
 
@@ -112,7 +112,7 @@ func TestSessionShowsItsBinding(t *testing.T) {
 	b.Get(path).Want(t, http.StatusOK, "· binding code", "pending")
 	r.ended(s, sessions.Outcome{State: sessions.Failed, Reason: sessions.Unconfirmed, Reached: proof.Link},
 		facts.Result{Verdict: facts.VerdictDelivered, Status: 204})
-	b.Get(path).Want(t, http.StatusOK, "· binding code, reached link", "the binding that was reached is link")
+	b.Get(path).Want(t, http.StatusOK, "· binding code, reached link", "the binding reached is link")
 }
 
 // slowList blocks every list until it is released.
@@ -141,7 +141,7 @@ func TestListsAtOnceAreBounded(t *testing.T) {
 		<-list.begun
 	}
 	over := b.Get("/dashboard/sessions")
-	over.Want(t, http.StatusTooManyRequests, "Many lists at once")
+	over.Want(t, http.StatusTooManyRequests, "Too many lists at once")
 	if over.Header.Get("Retry-After") == "" {
 		t.Error("nobody says when to come back")
 	}
@@ -235,7 +235,7 @@ func TestSessionIsLive(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.store.Settle(t.Context(), facts.Result{
+	if _, err := r.store.StoreResult(t.Context(), facts.Result{
 		Session: s.ID, Number: 1, Verdict: facts.VerdictDelivered, Status: 200, At: now,
 	}); err != nil {
 		t.Fatal(err)
@@ -275,13 +275,13 @@ func TestSigningSecretIsShownOnDemandAndRotated(t *testing.T) {
 		Want(t, http.StatusOK, "The signing secret is replaced", "Callbacks carry both signatures until",
 			"Show secrets", "Public keys", public)
 	b.Follow(b.post("/dashboard/signing/rotate", "account", a.ID, "overlap", "24h")).
-		Want(t, http.StatusOK, "A rotation is under way already")
+		Want(t, http.StatusOK, "A rotation is already in progress")
 	both := b.Follow(b.post("/dashboard/signing/reveal", "account", a.ID))
 	both.Want(t, http.StatusOK, "The current one", "The old one", secret)
 	b.Follow(b.post("/dashboard/signing/end", "account", a.ID)).
 		Want(t, http.StatusOK, "The old secret no longer signs", "Show secret")
 	b.Follow(b.post("/dashboard/signing/end", "account", a.ID)).
-		Want(t, http.StatusOK, "No rotation is under way")
+		Want(t, http.StatusOK, "No rotation is in progress")
 	b.Follow(b.post("/dashboard/signing/reveal", "account", a.ID)).Lacks(t, secret, public)
 	r.as("olga").Get("/dashboard/audit").
 		Want(t, http.StatusOK, "Signing secret shown", "Signing secret rotated",
@@ -398,7 +398,7 @@ func TestUsageQuickstartAndSettings(t *testing.T) {
 	b.Get("/dashboard/usage").
 		Want(t, http.StatusOK, "2,140 of 5,000 (42 %)", "rate limit", "verified", "Sessions by day")
 	b.Get("/dashboard/usage").
-		Want(t, http.StatusOK, "How far users got", "page opened", "not this far", "still open", "expired",
+		Want(t, http.StatusOK, "How far users got", "page opened", "dropped off", "still open", "expired",
 			"Example Network")
 	b.Get("/dashboard/usage?keys=test").Want(t, http.StatusOK, "Sessions of test keys by day")
 	b.Get("/dashboard/usage?month=2999-01").Want(t, http.StatusOK, r.clock.Now().UTC().Format("January 2006"))

@@ -21,6 +21,7 @@ import (
 	"verifyd/edge/account/notice"
 	"verifyd/edge/account/signing"
 	"verifyd/edge/api"
+	"verifyd/edge/browsertest"
 	"verifyd/edge/dashboard"
 	sent "verifyd/edge/dashboard/callbacks"
 	"verifyd/edge/dashboard/callbacks/kept"
@@ -145,7 +146,9 @@ type setup struct {
 	// namespace is that of the network's identities; its id when empty, as for the first provider of an id
 	namespace string
 	poll      time.Duration // of open pages; an hour when zero: notifications must come from the watch
+	storeWait time.Duration // of pages; limit.DefaultStoreWait when zero
 	signIn    bool          // previews are the sign-in page's own, and no placeholders
+	slow      *browsertest.Slow
 }
 
 // rig is the real thing: embedded JetStream, the dev network, and an HTTP server with the routes under the
@@ -196,9 +199,7 @@ func newRig(tb testing.TB, s setup) *rig {
 	r.mirror.Now = r.clock.Now
 	stopMirror := natstest.Serve(tb, r.mirror)
 	<-r.mirror.Loaded()
-	if r.logins, err = logins.NewStore(tb.Context(), conn, key, r.clock.Now); err != nil {
-		tb.Fatal(err)
-	}
+	r.logins = logins.NewStore(conn, key, r.clock.Now)
 	watch := store.NewWatch(conn)
 	stopWatch, stopStore := natstest.Serve(tb, watch), r.away
 	r.rest = func() { stopWatch(); stopMirror() }
@@ -222,9 +223,7 @@ func newRig(tb testing.TB, s setup) *rig {
 		tb.Fatal(err)
 	}
 	list := cmp.Or[integrator.Lister](s.list, r.store)
-	if r.pauses, err = pauses.NewStore(tb.Context(), conn, r.clock.Now); err != nil {
-		tb.Fatal(err)
-	}
+	r.pauses = pauses.NewStore(conn, r.clock.Now)
 	r.kept = kept.New(conn)
 	networks := r.networks()
 	preview, pages := r.preview(networks, key)
@@ -237,7 +236,7 @@ func newRig(tb testing.TB, s setup) *rig {
 		List: list, Watch: watch, Poll: cmp.Or(s.poll, time.Hour), Usage: r.usages, Callbacks: r.callbacks,
 		Rate:   account.Rate{Count: 20, Per: time.Second, Burst: 40},
 		Policy: sessions.PolicyOnce, Quota: 5000, TestKeys: true, Key: key, Now: r.clock.Now,
-		Preview: preview,
+		Preview: preview, StoreWait: s.storeWait,
 		Snippets: []integrator.Snippet{
 			{ID: "go", Language: "Go", File: "verify.go", Text: "package main\n"},
 			{ID: "python", Language: "Python", File: "verify.py", Text: "import hmac\n"},
@@ -261,6 +260,9 @@ func newRig(tb testing.TB, s setup) *rig {
 	})
 	if err != nil {
 		tb.Fatal(err)
+	}
+	if s.slow != nil {
+		mounted = s.slow.Before(mounted)
 	}
 	handler.Store(&mounted)
 	return r
@@ -392,7 +394,7 @@ func (r *rig) ended(s sessions.Session, o sessions.Outcome, res ...facts.Result)
 			r.t.Fatal(err)
 		}
 		result.Session, result.Number, result.By, result.At = s.ID, i+1, "worker-1", r.clock.Now()
-		if _, err := r.store.Settle(r.t.Context(), result); err != nil {
+		if _, err := r.store.StoreResult(r.t.Context(), result); err != nil {
 			r.t.Fatal(err)
 		}
 	}

@@ -173,9 +173,9 @@ func furnishNotices(t *testing.T, r *rig, a account.Account) {
 		{notice.SecretRotated, "The callback signing secret was rotated by Olga Owner. Put the new one " +
 			"into your receiver before the old one ends."},
 		{notice.QuotaReached, "80 % of this month's quota is used: 4,000 of 5,000 sessions."},
-		{notice.ReceiverFailing, "hooks.example.com:443 did not take the callbacks of 3 sessions in a row; " +
-			"the last trouble: connect."},
-		{notice.ReceiverRecovered, "hooks.example.com:443 takes callbacks again, or was sent none for a " +
+		{notice.ReceiverFailing, "hooks.example.com:443 did not accept the callbacks of 3 sessions in a " +
+			"row; the last failure: connect."},
+		{notice.ReceiverRecovered, "hooks.example.com:443 accepts callbacks again, or was sent none for a " +
 			"while."},
 	} {
 		n := notice.New(a.ID, c.kind, "1", r.clock.Now(), c.detail, nil)
@@ -283,7 +283,7 @@ func furnishSessions(t *testing.T, r *rig, a account.Account, key string) sessio
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.store.Settle(t.Context(), facts.Result{
+	if _, err := r.store.StoreResult(t.Context(), facts.Result{
 		Session: s.ID, Number: 1, Verdict: facts.VerdictRejected, Class: failure.Status, Status: 500,
 		Detail:  "the receiver answered 500 Internal Server Error",
 		Address: "203.0.113.7:443", Answer: "<html><h1>Internal Server Error</h1></html>", Timing: timing,

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,13 +35,13 @@ func TestInviteOpenedByWhoCameByALoginLink(t *testing.T) {
 	b.Follow(b.Get(path)).Want(t, http.StatusOK, "Log in to the dashboard", "Continue with Example Network")
 	b.Follow(b.login("nils", path)).Want(t, http.StatusOK, "Join Harbor Guild?")
 	b.Follow(b.post("/dashboard/invite", "token", token)).
-		Want(t, http.StatusOK, "You are a member", "owner of Harbor Guild")
+		Want(t, http.StatusOK, "You are now a member", "owner of Harbor Guild")
 }
 
 // A store that is down says nothing about a visitor's identity.
 func TestInviteWhileTheStoreIsAway(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, setup{})
+	r := newRig(t, setup{storeWait: time.Second})
 	a := r.account("Harbor Guild")
 	token, _, err := r.accounts.CreateInvite(t.Context(), access.Operator(""), a.ID, access.RoleViewer, "")
 	if err != nil {
@@ -208,6 +210,84 @@ func TestAccountsAndKeysAreBounded(t *testing.T) {
 	r.clock.advance(25 * time.Hour)
 	r.as("olga").post("/dashboard/new-key", "account", a.ID, "name", "x", "mode", "live").
 		Want(t, http.StatusSeeOther)
+}
+
+// postAlong is post for one of many requests at once.
+func (b *browser) postAlong(all *sync.WaitGroup, path string, form url.Values) {
+	b.t.Helper()
+	req := b.Request(http.MethodPost, path, form.Encode())
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("Sec-Fetch-Site", "same-origin")
+	all.Go(func() {
+		resp, err := b.Client.Do(req)
+		if err != nil {
+			b.t.Error(err)
+			return
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+	})
+}
+
+// Many requests at once make no more accounts or keys than one after the other.
+func TestBurstsStayWithinTheBounds(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	a := r.account("Harbor Guild")
+	olga := account.Member{Network: "example", Subject: "olga"}
+	for i := range 14 {
+		if _, err := r.accounts.CreateAccount(t.Context(), access.Operator(""), fmt.Sprintf("Guild %d", i),
+			olga); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var keys []account.Key
+	for range 95 {
+		_, k, err := r.accounts.CreateKey(t.Context(), access.Operator(""), a.ID, account.KeyOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, k)
+	}
+	owned := func() int { return len(r.mirror.AccountsOf("example", "olga")) }
+	r.until("the directory follows", func() bool { return owned() == 15 && len(r.mirror.Keys(a.ID)) == 95 })
+
+	b, dev := r.as("olga"), r.as("dev")
+	var all sync.WaitGroup
+	for i := range 20 {
+		b.postAlong(&all, "/dashboard/new-account", url.Values{"name": {fmt.Sprintf("Quay %d", i)}})
+		dev.postAlong(&all, "/dashboard/new-key", url.Values{
+			"account": {a.ID}, "name": {"x"}, "mode": {"live"},
+		})
+		dev.postAlong(&all, "/dashboard/keys/"+keys[i].ID+"/roll", url.Values{
+			"account": {a.ID}, "grace": {"1h"},
+		})
+	}
+	all.Wait()
+	stored := func() (accounts, keys int) {
+		t.Helper()
+		all, err := r.accounts.Accounts(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		issued, err := r.accounts.Keys(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all), len(issued)
+	}
+	if accounts, keys := stored(); accounts > 20 || keys > 100 || accounts == 15 || keys == 95 {
+		t.Fatalf("after a burst: %d accounts, %d keys", accounts, keys)
+	}
+	for range 6 {
+		dev.post("/dashboard/new-key", "account", a.ID, "name", "x", "mode", "live")
+	}
+	for i := range 6 {
+		b.post("/dashboard/new-account", "name", fmt.Sprintf("Pier %d", i))
+	}
+	if accounts, keys := stored(); accounts != 20 || keys != 100 {
+		t.Errorf("in the end: %d accounts, %d keys", accounts, keys)
+	}
 }
 
 // open follows a session's page, until the test ends or the server ends it; ended is closed then. The status

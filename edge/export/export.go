@@ -8,7 +8,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"verifyd/sessions/facts"
 	"verifyd/sessions/lists"
@@ -22,9 +21,6 @@ const (
 	CSV   Format = "csv"
 	Lines Format = "jsonl"
 )
-
-// Formats lists the formats.
-var Formats = []Format{CSV, Lines}
 
 // pageSize is how many sessions are in memory at once.
 const pageSize = 100
@@ -140,13 +136,27 @@ func text[T any](v *T) string {
 	return fmt.Sprint(*v)
 }
 
-// Defuse returns a cell that no spreadsheet treats as a formula: if it begins like one, it is prefixed with
-// an apostrophe. Users choose how their name on a platform begins. Spreadsheets of East Asian languages read
-// the full-width forms too.
+const (
+	// formulas are the characters with which a formula begins. Spreadsheets of East Asian languages read the
+	// full-width forms too.
+	formulas = "=+-@\t\r\n＝＋－＠"
+	// ends are the characters that end a cell for some spreadsheet: where the comma is the decimal separator,
+	// a semicolon separates cells.
+	ends = ";\t\r\n\""
+)
+
+// Defuse returns a cell of which no spreadsheet treats anything as a formula: an apostrophe precedes what
+// begins like one, at the cell's beginning and wherever another cell may begin. Users choose their names on a
+// platform.
 func Defuse(cell string) string {
-	first, _ := utf8.DecodeRuneInString(cell)
-	if cell != "" && strings.ContainsRune("=+-@\t\r\n＝＋－＠", first) {
-		return "'" + cell
+	var out strings.Builder
+	begins, written := true, 0
+	for i, r := range cell {
+		if begins && strings.ContainsRune(formulas, r) {
+			out.WriteString(cell[written:i] + "'")
+			written = i
+		}
+		begins = strings.ContainsRune(ends, r)
 	}
-	return cell
+	return out.String() + cell[written:]
 }

@@ -106,11 +106,17 @@ func FuzzOpenFlow(f *testing.F) {
 
 func encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
-// A state proves that it was made with this key for this use, and all have the same length; one that was made
-// by others, or changed, is invalid.
+// A state proves that it was made with this key for this use, recently, and all have the same length; one
+// that was made by others, changed, or made before the attempts that are under way, is invalid.
 func TestStatesOfAttempts(t *testing.T) {
 	key := secretbox.NewKey()
-	cookies := Cookies{Config: Config{Box: key.Box("flow")}}
+	now := time.Date(2033, 11, 24, 17, 30, 0, 0, time.UTC)
+	of := func(box *secretbox.Box, at time.Duration) Cookies {
+		return Cookies{Config: Config{
+			Box: box, Life: 20 * time.Minute, Now: func() time.Time { return now.Add(at) },
+		}}
+	}
+	cookies := of(key.Box("flow"), 0)
 	a, b := cookies.NewAttempt(), cookies.NewAttempt()
 	if a.State == b.State || len(a.State) != len(network.NewAttempt().State) || !a.StateIs(a.State) {
 		t.Errorf("states %q and %q", a.State, b.State)
@@ -121,8 +127,10 @@ func TestStatesOfAttempts(t *testing.T) {
 	for what, state := range map[string]string{
 		"nothing":       "",
 		"random":        network.NewAttempt().State,
-		"another key's": Cookies{Config: Config{Box: secretbox.NewKey().Box("flow")}}.NewAttempt().State,
-		"another use's": Cookies{Config: Config{Box: key.Box("other")}}.NewAttempt().State,
+		"another key's": of(secretbox.NewKey().Box("flow"), 0).NewAttempt().State,
+		"another use's": of(key.Box("other"), 0).NewAttempt().State,
+		"an old one":    of(key.Box("flow"), -time.Hour).NewAttempt().State,
+		"a future one":  of(key.Box("flow"), time.Hour).NewAttempt().State,
 		"a flow":        mustSeal(t, key.Box("flow"), newFlow()),
 		"padded":        a.State + "=",
 		"cut":           a.State[:42],
@@ -130,6 +138,14 @@ func TestStatesOfAttempts(t *testing.T) {
 	} {
 		if cookies.Made(state) {
 			t.Errorf("%s counts as made here", what)
+		}
+	}
+	for year := range 40 { // the minutes begin again within them
+		now = time.Date(2026+year, 1, 1, 0, 0, 0, 0, time.UTC)
+		for _, at := range []time.Duration{-20 * time.Minute, -time.Minute, 4 * time.Minute} {
+			if !cookies.Made(of(key.Box("flow"), at).NewAttempt().State) {
+				t.Errorf("at %s one that was made %s from now is a stranger", now, at)
+			}
 		}
 	}
 }

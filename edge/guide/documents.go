@@ -38,6 +38,7 @@ var readers = []reader{
 		{"PERFORMANCE.md", "performance", "What was measured, and what a session costs.", false},
 	}},
 	{"You change it", []document{
+		{"CONTRACT.md", "contract", "The specification that it is built to, and never breaks.", false},
 		{"EVIDENCE.md", "evidence", "The tests behind each promise, and what they last measured.", false},
 		{"ARCHITECTURE.md", "architecture", "One session through the packages, function by function.", false},
 		{"DECISIONS.md", "decisions", "Why it is as it is.", false},

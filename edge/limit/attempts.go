@@ -47,6 +47,10 @@ const (
 // it: far more than a person who tries each network twice, and 40 in the ten minutes of a session's life.
 var sessionRate = account.Rate{Count: 2, Per: time.Minute, Burst: 20}
 
+// voidRate is how often the attempt of one state may be spent because it came to another browser. Once is
+// enough, unless the store was away.
+var voidRate = account.Rate{Count: 1, Per: time.Minute, Burst: 3}
+
 // The step at which an attempt was refused, in metrics.
 const (
 	stepStart  = "start"
@@ -74,6 +78,7 @@ type bounds struct {
 // however many people of one address sign in, only returns that are under way or failed count.
 type Attempts struct {
 	starts, returns map[Trip]bounds
+	voids           *bound[string]
 	refused         *prometheus.CounterVec
 }
 
@@ -107,6 +112,11 @@ func NewAttempts(rate account.Rate, r prometheus.Registerer) (*Attempts, error) 
 		}
 		row.steps[row.trip] = b
 	}
+	voids, err := newBound[string](voidRate, maxSessions)
+	if err != nil {
+		return nil, err
+	}
+	a.voids = voids
 	if r == nil {
 		return a, nil
 	}
@@ -137,6 +147,10 @@ func (a *Attempts) Return(t Trip, address netip.Addr, session string, now time.T
 
 // Vouched records that a return ended with the network vouching for its result.
 func (a *Attempts) Vouched(t Trip, address netip.Addr) { a.returns[t].address.giveBack(address) }
+
+// MayVoid asks whether an attempt whose return came to a browser that did not begin it may be spent, which is
+// a write to the store. state names the attempt.
+func (a *Attempts) MayVoid(state string, now time.Time) bool { return a.voids.take(state, now).Allowed }
 
 // OtherBrowser records a return to a browser that did not begin the attempt.
 func (a *Attempts) OtherBrowser(t Trip) { a.count(t, stepReturn, byBrowser) }

@@ -101,6 +101,10 @@ func networkOf(address netip.Addr, ipv6Bits int) netip.Prefix {
 	return p
 }
 
+// SiteOf names whom an address belongs to, as far as that can be seen: an IPv4 address, or an IPv6 site, all
+// of whose addresses one person may have.
+func SiteOf(address netip.Addr) string { return networkOf(address, ipv6Site).String() }
+
 // siteShare is how many times the allowance of one IPv6 network all networks of a site have together: the
 // many networks of a school or a carrier are not one person's, and the many of one person are not 65,536
 // allowances.

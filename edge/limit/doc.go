@@ -14,6 +14,9 @@
 //   - Attempts at identity networks are limited by address and by session (Attempts), each step of each trip
 //     by itself. It is kept per process and bounded in memory. For IPv6, all networks of a 48-bit site
 //     together have as much as eight of them. A return that the network vouched for gives its unit back.
+//   - Accounts of a person and keys of an account are counted in a list that is a moment behind. What is
+//     being made counts too (Making), so that no more are made at once than one after the other. It is kept
+//     per process.
 //   - The quota is exact over any number of edges. One counter per account and UTC month lives in the stream
 //     USAGE, and the acknowledgement of an increment carries the new total: a caller that reads a total above
 //     the quota has no unit.

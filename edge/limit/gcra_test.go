@@ -150,7 +150,7 @@ func TestDecideDoesNotAllocate(t *testing.T) {
 	now := time.Duration(0)
 	if n := testing.AllocsPerRun(100, func() {
 		now += time.Millisecond
-		s, _ = Decide(s, DefaultRate, now)
+		s, _ = Decide(s, defaultRate, now)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -161,6 +161,6 @@ func BenchmarkDecide(b *testing.B) {
 	now := time.Duration(0)
 	for b.Loop() {
 		now += time.Millisecond
-		s, _ = Decide(s, DefaultRate, now)
+		s, _ = Decide(s, defaultRate, now)
 	}
 }

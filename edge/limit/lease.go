@@ -55,19 +55,6 @@ func (q *Quota) Standings() []Standing {
 	return all
 }
 
-// lease is a block of an account's units that are counted and not used yet, with the account's recent rate.
-type lease struct {
-	at      time.Time // an instant of the month that the units belong to
-	left    int64
-	total   int64         // the counter, as last heard
-	quota   int64         // that bound the account when a unit was last requested; 0: none was
-	used    time.Time     // when a unit was last taken or counted, by the process's own clock
-	filling chan struct{} // closed when the block under way is counted; nil: none is
-
-	window      time.Time // when the window began
-	count, last int64     // units given in this window, and in the one before it
-}
-
 // move is what a caller has to do next to get a unit.
 type move struct {
 	granted bool

@@ -6,11 +6,13 @@ import (
 	"sync"
 )
 
-// ErrNoPlace is returned by Places.Acquire when all places are taken.
-var ErrNoPlace = errors.New("all places are taken")
+// ErrNoPlace is returned by Places.Acquire when all places are taken, or those that are free are kept for
+// others.
+var ErrNoPlace = errors.New("no place is free")
 
 // Share is the part of the places that one account, key or visitor may hold, so that none of them keeps the
-// others out.
+// others out. Neither do many of them together, as one person's accounts: who holds a place already gets none
+// of the last quarter, unless the share is all of the places.
 type Share struct {
 	Of  string // ids of different kinds must not be equal
 	Max int
@@ -38,12 +40,16 @@ func NewPlaces(maxPlaces int) *Places { return &Places{max: maxPlaces, taken: ma
 func (p *Places) Acquire(shares ...Share) (release func(), err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	places := p.max
 	for _, s := range shares {
 		if p.taken[s.Of] >= s.Max {
 			return nil, &ShareError{s}
 		}
+		if p.taken[s.Of] > 0 && s.Max < p.max {
+			places = p.max - p.max/4
+		}
 	}
-	if p.all >= p.max {
+	if p.all >= places {
 		return nil, ErrNoPlace
 	}
 	p.count(shares, 1)

@@ -45,3 +45,32 @@ func TestPlaces(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Many who hold places leave the last quarter to those who hold none, and one who may have all gets all.
+func TestLastPlacesAreForNewcomers(t *testing.T) {
+	p := NewPlaces(8)
+	for i := range 6 {
+		if _, err := p.Acquire(Share{[]string{"acct_1", "acct_2"}[i%2], 4}); err != nil {
+			t.Fatalf("place %d: %v", i, err)
+		}
+	}
+	for _, who := range []string{"acct_1", "acct_2"} {
+		if _, err := p.Acquire(Share{who, 4}, Share{"key_of_" + who, 4}); !errors.Is(err, ErrNoPlace) {
+			t.Errorf("%s, which holds three of four, gets one of the last: %v", who, err)
+		}
+	}
+	for _, who := range []string{"acct_3", "acct_4"} {
+		if _, err := p.Acquire(Share{who, 4}); err != nil {
+			t.Errorf("%s, which holds none: %v", who, err)
+		}
+	}
+	if _, err := p.Acquire(Share{"acct_5", 4}); !errors.Is(err, ErrNoPlace) {
+		t.Errorf("when all are taken: %v", err)
+	}
+	whole := NewPlaces(4)
+	for i := range 4 {
+		if _, err := whole.Acquire(Share{"operators", 4}); err != nil {
+			t.Errorf("place %d of one who may have all: %v", i, err)
+		}
+	}
+}

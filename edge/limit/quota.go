@@ -15,8 +15,6 @@ import (
 )
 
 const (
-	// DefaultQuota is how many sessions an account may start in a UTC month when it has no quota of its own.
-	DefaultQuota = 100_000
 	// exhaustedFor is how long an account that is over its quota is refused without a look-up. A unit given
 	// back by another edge, or a quota raised there, is seen after at most this time.
 	exhaustedFor = time.Second
@@ -54,6 +52,19 @@ type Quota struct {
 	sweepAt   int
 	leases    map[string]*lease // by account
 	debts     []debt            // units that could not be given back yet, and leases of past months
+}
+
+// lease is a block of an account's units that are counted and not used yet, with the account's recent rate.
+type lease struct {
+	at      time.Time // an instant of the month that the units belong to
+	left    int64
+	total   int64         // the counter, as last heard
+	quota   int64         // that bound the account when a unit was last requested; 0: none was
+	used    time.Time     // when a unit was last taken or counted, by the process's own clock
+	filling chan struct{} // closed when the block under way is counted; nil: none is
+
+	window      time.Time // when the window began
+	count, last int64     // units given in this window, and in the one before it
 }
 
 // refusal is what is remembered about an account that is over its quota.

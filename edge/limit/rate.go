@@ -13,9 +13,6 @@ import (
 	"verifyd/edge/account"
 )
 
-// DefaultRate is the rate of a key that has none of its own: 20 a second with bursts of 40.
-var DefaultRate = account.Rate{Count: 20, Per: time.Second, Burst: 40}
-
 const (
 	// maxCount bounds count and burst. Beyond a million sessions a second the rate is not the limit; and the
 	// product of burst and interval stays far from the end of a time.Duration.
@@ -64,8 +61,8 @@ func RateText(r account.Rate) string {
 	return text
 }
 
-// Valid reports whether a rate can be used: count and burst from 1 to 1,000,000, and from empty to full in at
-// most 31 days. The error wraps ErrRate.
+// Valid returns an error unless a rate can be used: count and burst from 1 to 1,000,000, and from empty to
+// full in at most 31 days. The error wraps ErrRate.
 func Valid(r account.Rate) error {
 	switch {
 	case r.Count < 1 || r.Count > maxCount:

@@ -10,6 +10,9 @@ import (
 	"verifyd/edge/account"
 )
 
+// defaultRate is what config has for a key that has no rate of its own.
+var defaultRate = account.Rate{Count: 20, Per: time.Second, Burst: 40}
+
 func TestParseRate(t *testing.T) {
 	for s, want := range map[string]account.Rate{
 		"20/s":      {Count: 20, Per: time.Second, Burst: 20},
@@ -43,7 +46,7 @@ func TestValid(t *testing.T) {
 		rate account.Rate
 		ok   bool
 	}{
-		{DefaultRate, true},
+		{defaultRate, true},
 		{account.Rate{Count: 1, Per: 31 * day, Burst: 1}, true},
 		{account.Rate{Count: 1_000_000, Per: 1, Burst: 1}, true},
 		{account.Rate{}, false},
@@ -70,7 +73,7 @@ func TestWindow(t *testing.T) {
 		rate account.Rate
 		want time.Duration
 	}{
-		{DefaultRate, 2 * time.Second},
+		{defaultRate, 2 * time.Second},
 		{account.Rate{Count: 20, Per: time.Second, Burst: 5}, time.Second}, // 250 ms
 		{account.Rate{Count: 100, Per: time.Minute, Burst: 40}, 24 * time.Second},
 		{account.Rate{Count: 1000, Per: time.Hour, Burst: 40}, 144 * time.Second},
@@ -116,17 +119,17 @@ func TestKeysDoNotShareTheirAllowance(t *testing.T) {
 
 // A caller's clock may be before the limiter's start.
 func TestNewKeyBeforeTheEpochHasItsWholeAllowance(t *testing.T) {
-	l := newRates(t, DefaultRate)
+	l := newRates(t, defaultRate)
 	if d := l.Allow(account.Key{ID: "a"}, l.epoch.Add(-time.Hour)); !d.Allowed ||
-		d.Remaining != DefaultRate.Burst-1 {
+		d.Remaining != defaultRate.Burst-1 {
 		t.Errorf("decision = %+v", d)
 	}
 }
 
 func TestKeyWithoutAUsableRateHasTheStandardOne(t *testing.T) {
-	l := newRates(t, DefaultRate)
+	l := newRates(t, defaultRate)
 	for _, r := range []account.Rate{{}, {Count: -1, Per: time.Second, Burst: 1}, {Count: 1, Burst: 1}} {
-		if got := l.RateOf(account.Key{RateLimit: r}); got != DefaultRate {
+		if got := l.RateOf(account.Key{RateLimit: r}); got != defaultRate {
 			t.Errorf("rate of %+v = %+v, want the standard", r, got)
 		}
 	}
@@ -174,7 +177,7 @@ func TestFullEntriesAreDropped(t *testing.T) {
 }
 
 func BenchmarkAllow(b *testing.B) {
-	l, err := NewRates(DefaultRate)
+	l, err := NewRates(defaultRate)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func TestEdgesShareARate(t *testing.T) {
 	const window, step = 10 * time.Second, sharingGap
 	for _, n := range []int{2, 5} {
 		for _, rate := range []account.Rate{
-			DefaultRate, {Count: 100, Per: time.Second, Burst: 1}, {Count: 100, Per: time.Minute, Burst: 100},
+			defaultRate, {Count: 100, Per: time.Second, Burst: 1}, {Count: 100, Per: time.Minute, Burst: 100},
 		} {
 			t.Run(fmt.Sprintf("%d edges, %d per %s", n, rate.Count, rate.Per), func(t *testing.T) {
 				edges := make([]*Rates, n)

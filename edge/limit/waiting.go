@@ -17,7 +17,7 @@ const (
 	// MaxStoreWait leaves half of an answer's 30 s to a return's other half, and ends before the 15 s for
 	// which a client is told to wait.
 	MaxStoreWait = 14 * time.Second
-	// DefaultWaiting is how many requests of a process wait at once, at some 50 KB each.
+	// DefaultWaiting is how many requests of a process wait at once, at up to 80 KB each.
 	DefaultWaiting = 1000
 	// waitsAfter is how long after its beginning a request counts as waiting: it is in its second period of
 	// that length, or a later one. Without faults a request takes milliseconds, so that no crowd comes near
@@ -58,9 +58,11 @@ func (w *Waiting) Measure(r prometheus.Registerer) error {
 }
 
 // Begin returns the context for a request's calls to the store, a wait.For. It ends with ctx, when the time
-// is over, and when done is called, as it must be. Its error is ErrNoPlace if as many wait already as may:
-// then the request is refused at once, and those that came first keep their places.
-func (w *Waiting) Begin(ctx context.Context) (_ context.Context, done func(), err error) {
+// is over, of which the request has waited some already, and when done is called, as it must be. Its error is
+// ErrNoPlace if as many wait already as may: then the request is refused at once, and those that came first
+// keep their places.
+func (w *Waiting) Begin(ctx context.Context, waited time.Duration) (_ context.Context, done func(),
+	err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	period := w.period()
@@ -68,7 +70,7 @@ func (w *Waiting) Begin(ctx context.Context) (_ context.Context, done func(), er
 		return nil, nil, ErrNoPlace
 	}
 	w.count(period, 1)
-	ctx, cancel := wait.For(ctx, w.within)
+	ctx, cancel := wait.For(ctx, w.within-waited)
 	return ctx, func() {
 		cancel()
 		w.mu.Lock()

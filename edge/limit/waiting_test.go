@@ -23,7 +23,7 @@ func TestPlacesToWait(t *testing.T) {
 		w := NewWaiting(12*time.Second, limit)
 		var leave []func()
 		for range 2 * limit {
-			ctx, done, err := w.Begin(t.Context())
+			ctx, done, err := w.Begin(t.Context(), 0)
 			if err != nil {
 				t.Fatalf("a crowd without faults is refused: %v", err)
 			}
@@ -32,14 +32,22 @@ func TestPlacesToWait(t *testing.T) {
 			}
 			leave = append(leave, done)
 		}
+		ctx, done, err := w.Begin(t.Context(), 5*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if end, _ := ctx.Deadline(); time.Until(end) != 7*time.Second {
+			t.Errorf("after 5 s it waits until %s", end)
+		}
+		done()
 		time.Sleep(2 * waitsAfter) // of the bubble
-		if _, _, err := w.Begin(t.Context()); !errors.Is(err, ErrNoPlace) {
+		if _, _, err := w.Begin(t.Context(), 0); !errors.Is(err, ErrNoPlace) {
 			t.Errorf("beside %d who wait: %v", len(leave), err)
 		}
 		for _, done := range leave[:limit+1] {
 			done()
 		}
-		ctx, done, err := w.Begin(t.Context())
+		ctx, done, err = w.Begin(t.Context(), 0)
 		if err != nil {
 			t.Fatalf("beside %d who wait: %v", limit-1, err)
 		}

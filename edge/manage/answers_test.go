@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -40,9 +41,7 @@ var notGiven = []string{"createKey 202", "rollKey 202", "rotateSecret 202"}
 func TestEveryDescribedAnswerIsGiven(t *testing.T) {
 	t.Parallel()
 	failures := &refusing{}
-	// A body that does not arrive is given up after this.
-	r := newRig(t, func(c *Config) { c.FailedKeys = failures },
-		func(s *http.Server) { s.ReadTimeout = 2 * time.Second })
+	r := newRig(t, func(c *Config) { c.FailedKeys = failures })
 	doc, err := described()
 	if err != nil {
 		t.Fatal(err)
@@ -216,7 +215,9 @@ func (r *rig) breakToken() string {
 func (r *rig) crowded(do func()) {
 	r.t.Helper()
 	for range maxOfAddress {
-		release, err := r.handler.places.Acquire(limit.Share{Of: "127.0.0.1", Max: maxOfAddress})
+		release, err := r.handler.places.Acquire(limit.Share{
+			Of: limit.SiteOf(netip.MustParseAddr("127.0.0.1")), Max: maxOfAddress,
+		})
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -225,12 +226,17 @@ func (r *rig) crowded(do func()) {
 	do()
 }
 
-// askSlowly sends a request whose body does not arrive.
+// askSlowly sends a request whose body does not arrive to a server with a short timeout, which other requests
+// could not use.
 func (r *rig) askSlowly(token, method, path string) {
 	r.t.Helper()
+	impatient := httptest.NewUnstartedServer(r.Config.Handler)
+	impatient.Config.ReadTimeout = 2 * time.Second
+	impatient.StartTLS()
+	defer impatient.Close()
 	body, held := io.Pipe()
 	defer func() { _ = held.Close() }()
-	req, err := http.NewRequestWithContext(context.Background(), method, r.URL+path, body)
+	req, err := http.NewRequestWithContext(context.Background(), method, impatient.URL+path, body)
 	if err != nil {
 		r.t.Error(err)
 		return

@@ -26,7 +26,7 @@ func (h accountCalls) changeAccount(c call) (answer, *problem.Problem) {
 	}
 	if len(changes) == 0 {
 		return answer{}, request.Invalid(problem.Fault{Code: fault.Missing,
-			Detail: "the body changes nothing; give one or more members"})
+			Detail: "the body changes nothing; give at least one member"})
 	}
 	for _, change := range changes {
 		if err := change(c); err != nil {
@@ -47,7 +47,7 @@ func (h accountCalls) changesOf(m *request.Members) (changes []func(call) error)
 	name, renamed := m.Text("name", false)
 	granted, asked := m.Flag("grant_name")
 	if asked && !renamed {
-		m.Faultf("grant_name", fault.Value, "it goes with name alone")
+		m.Faultf("grant_name", fault.Value, "it is only allowed with name")
 	}
 	add(renamed, func(c call) error {
 		_, err := h.Accounts.RenameAccount(c.ctx(), c.by, c.account(), name, granted)
@@ -78,7 +78,7 @@ func (h accountCalls) addService(m *request.Members, add func(bool, func(call) e
 	disabled, given := m.Flag("disabled")
 	reason, withReason := m.Text("disabled_reason", false)
 	if withReason && !disabled {
-		m.Faultf("disabled_reason", fault.Value, "it goes with disabled: true alone")
+		m.Faultf("disabled_reason", fault.Value, "it is only allowed with disabled: true")
 	}
 	add(given && disabled, func(c call) error {
 		_, err := h.Accounts.Disable(c.ctx(), c.by, c.account(), reason)
@@ -120,7 +120,7 @@ func textOrNull(m *request.Members, name string) (text string, given bool) {
 	}
 	text, given = m.Text(name, false)
 	if given && text == "" {
-		m.Faultf(name, fault.Length, "the field is empty; send null to set nothing")
+		m.Faultf(name, fault.Length, "the field is empty; send null to remove the value")
 		return "", false
 	}
 	return text, given
@@ -133,7 +133,7 @@ func intOrNull(m *request.Members, name string) (n int64, given bool) {
 	}
 	n, given = m.Int(name)
 	if given && n < 1 {
-		m.Faultf(name, fault.Value, "the field is %d; it must be 1 or more, or null to set nothing", n)
+		m.Faultf(name, fault.Value, "the field is %d; it must be 1 or more, or null to remove the value", n)
 		return 0, false
 	}
 	return n, given

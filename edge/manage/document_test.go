@@ -2,7 +2,9 @@ package manage
 
 import (
 	"maps"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"verifyd/edge/apidoc/openapitest"
@@ -57,5 +59,26 @@ func TestDocumentNamesTheCodes(t *testing.T) {
 	}
 	if len(named) < 10 {
 		t.Errorf("the document names %v", slices.Sorted(maps.Keys(named)))
+	}
+}
+
+// SECURITY.md names all that the holder of a token with accounts:write sets of an account.
+func TestWhatAccountsWriteSetsIsStated(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/SECURITY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, row, _ := strings.Cut(string(text), "| `accounts:write` |")
+	row, _, _ = strings.Cut(row, "\n")
+	doc, err := described()
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := doc.Paths.Value(pathAccount).Patch.RequestBody.Value.Content["application/json"].Schema.Value
+	for name := range body.Properties {
+		if !strings.Contains(row, "`"+name+"`") {
+			t.Errorf("%s is missing in%s", name, row)
+		}
 	}
 }

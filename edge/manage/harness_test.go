@@ -70,7 +70,7 @@ func (l *logbook) String() string {
 }
 
 // newRig starts one; change may alter its configuration.
-func newRig(t *testing.T, change func(*Config), changeServer ...func(*http.Server)) *rig {
+func newRig(t *testing.T, change func(*Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, conn: natstest.Start(t), log: &logbook{}, now: time.Now}
 	key := secretbox.NewKey()
@@ -99,11 +99,7 @@ func newRig(t *testing.T, change func(*Config), changeServer ...func(*http.Serve
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Server = httptest.NewUnstartedServer(handler)
-	for _, change := range changeServer {
-		change(r.Config)
-	}
-	r.StartTLS()
+	r.Server = httptest.NewTLSServer(handler)
 	t.Cleanup(r.Close)
 	doc, err := described()
 	if err != nil {

@@ -11,14 +11,19 @@ import (
 	"io"
 	"net/http"
 
-	"verifyd/edge/account/entry"
-	"verifyd/edge/account/secrets"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"verifyd/edge/limit"
 	"verifyd/edge/problem"
 	"verifyd/edge/request"
 	"verifyd/edge/web"
 	"verifyd/natsconf"
+	"verifyd/natsconf/once"
 	"verifyd/natsconf/secretbox"
 	"verifyd/natsconf/topology"
+	"verifyd/natsconf/wait"
+	"verifyd/sessions/base32"
 )
 
 // repeats maps an Idempotency-Key to one answer: a repeated creation gets the stored answer, for as long as
@@ -33,9 +38,6 @@ const (
 	answerUse = "idempotent-answer"
 	// answerVersion is the version of these entries.
 	answerVersion = 1
-	// nonceHeader identifies the writer of an entry, so that after a lost answer a process recognizes its own
-	// write.
-	nonceHeader = "Verifyd-Nonce"
 )
 
 // answerRecord is an entry. It is written before anything is created, and once more with the answer.
@@ -45,7 +47,8 @@ type answerRecord struct {
 	Released bool   `json:"released,omitempty"` // nothing was created: the key is free
 }
 
-// keptAnswer is what an entry holds. Without a status the request is in progress, or ended with its process.
+// keptAnswer is what an entry holds. Without a status the request is in progress, or its end is not known:
+// its process ended, or the store gave no answer.
 type keptAnswer struct {
 	Fingerprint []byte          `json:"fingerprint"`
 	Status      int             `json:"status,omitempty"`
@@ -56,7 +59,6 @@ type keptAnswer struct {
 type reservation struct {
 	subject, nonce string
 	fingerprint    []byte
-	sequence       uint64
 }
 
 // once calls do at most once for the request's Idempotency-Key, which is scoped to the token; without a key
@@ -78,10 +80,10 @@ func (h *Handler) once(c call, do func(call) (answer, *problem.Problem)) (answer
 	name := sha256.Sum256([]byte(key))
 	t := reservation{
 		subject: topology.BucketSubject(topology.BucketIdempotency,
-			"manage."+c.by.ID+"."+secrets.Base32(name[:])),
+			"manage."+c.by.ID+"."+base32.Lower.EncodeToString(name[:])),
 		nonce: rand.Text(), fingerprint: sum[:],
 	}
-	kept, p := h.repeats.reserve(c.ctx(), &t)
+	kept, p := h.repeats.reserve(c.ctx(), t)
 	if p != nil {
 		return answer{}, p
 	}
@@ -90,8 +92,12 @@ func (h *Handler) once(c call, do func(call) (answer, *problem.Problem)) (answer
 		return answer{status: kept.Status, doc: kept.Doc, replayed: true}, nil
 	}
 	a, p := do(c)
+	if p != nil && errors.Is(p.Cause, natsconf.ErrUncertain) {
+		return answer{}, p // it may have been created: the key stays taken
+	}
 	// The context of the request may have ended, and a repeat needs to know how the request ended.
-	ctx := context.WithoutCancel(c.ctx())
+	ctx, cancel := wait.For(context.WithoutCancel(c.ctx()), limit.DefaultStoreWait)
+	defer cancel()
 	if err := h.repeats.conclude(ctx, t, a, p == nil); err != nil {
 		web.EventFrom(c.ctx()).Err = err // it was created; a repeat gets "in progress"
 	}
@@ -99,32 +105,23 @@ func (h *Handler) once(c call, do func(call) (answer, *problem.Problem)) (answer
 }
 
 // reserve acquires the reservation, or returns the answer that an earlier request got.
-func (r repeats) reserve(ctx context.Context, t *reservation) (*keptAnswer, *problem.Problem) {
-	for range entry.Tries {
-		err := r.put(ctx, t, answerRecord{Sealed: r.seal(*t, keptAnswer{Fingerprint: t.fingerprint})})
-		if err != nil && !errors.Is(err, natsconf.ErrConflict) && !errors.Is(err, natsconf.ErrUncertain) {
+func (r repeats) reserve(ctx context.Context, t reservation) (*keptAnswer, *problem.Problem) {
+	last := uint64(0)
+	for range wait.Tries(ctx, once.Tries) {
+		started := answerRecord{Sealed: r.seal(t, keptAnswer{Fingerprint: t.fingerprint})}
+		existing, err := r.put(ctx, t, last, started)
+		if err == nil {
+			return nil, nil // it is ours, and there is no answer yet
+		}
+		if !errors.Is(err, once.ErrTaken) {
 			return nil, request.StoreProblem(err)
 		}
-		m, rerr := r.conn.Last(ctx, topology.BucketStream(topology.BucketIdempotency), t.subject)
-		switch {
-		case errors.Is(rerr, natsconf.ErrNotFound): // another request, or this one, is being stored
-			t.sequence = 0
-			if perr := entry.Pause(ctx); perr != nil {
-				return nil, request.StoreProblem(perr)
-			}
-			continue
-		case rerr != nil:
-			return nil, request.StoreProblem(rerr)
-		}
-		t.sequence = m.Sequence
-		if m.Header.Get(nonceHeader) == t.nonce {
-			return nil, nil
-		}
-		kept, released, err := r.open(t.subject, m.Data)
+		kept, released, err := r.open(t.subject, existing.Data)
 		switch {
 		case err != nil:
 			return nil, request.StoreProblem(err)
 		case released:
+			last = existing.Sequence
 			continue
 		case !bytes.Equal(kept.Fingerprint, t.fingerprint):
 			return nil, &problem.Problem{Code: problem.CodeIdempotencyReused, Detail: "This " +
@@ -132,8 +129,8 @@ func (r repeats) reserve(ctx context.Context, t *reservation) (*keptAnswer, *pro
 				"new request."}
 		case kept.Status == 0:
 			return nil, &problem.Problem{Code: problem.CodeIdempotencyInProgress, Detail: "The " +
-				"first request with this Idempotency-Key is still being answered, or its process ended " +
-				"over it; send it again in a moment, and after a minute look what it has made.",
+				"first request with this Idempotency-Key is still being answered, or its end is not known; " +
+				"send it again in a moment, and after a minute check what it has created.",
 				RetryAfter: request.RetryInProgress}
 		}
 		return &kept, nil
@@ -151,7 +148,16 @@ func (r repeats) conclude(ctx context.Context, t reservation, a answer, made boo
 		}
 		record = answerRecord{Sealed: r.seal(t, keptAnswer{t.fingerprint, a.status, doc})}
 	}
-	return r.put(ctx, &t, record)
+	held, err := r.conn.Last(ctx, topology.BucketStream(topology.BucketIdempotency), t.subject)
+	if err != nil {
+		return fmt.Errorf("read the reservation of an idempotency key: %w", err)
+	}
+	if held.Header.Get(once.NonceHeader) != t.nonce {
+		return fmt.Errorf("store the answer of an idempotency key: %w", once.ErrTaken)
+	}
+	t.nonce = rand.Text()
+	_, err = r.put(ctx, t, held.Sequence, record)
+	return err
 }
 
 func (r repeats) seal(t reservation, a keptAnswer) []byte {
@@ -180,21 +186,21 @@ func (r repeats) open(subject string, data []byte) (a keptAnswer, released bool,
 	return a, false, nil
 }
 
-// put replaces the entry that was read. Its errors are natsconf's: ErrConflict if another request replaced it
-// before.
-func (r repeats) put(ctx context.Context, t *reservation, record answerRecord) error {
+// put replaces the entry of a sequence; 0: there is none. Its errors are those of once.Replace.
+func (r repeats) put(ctx context.Context, t reservation, last uint64,
+	record answerRecord) (existing *jetstream.RawStreamMsg, err error) {
 	record.Version = answerVersion
 	data, err := json.Marshal(record)
 	if err != nil {
-		return fmt.Errorf("encode the answer of an idempotency key: %w", err)
+		return nil, fmt.Errorf("encode the answer of an idempotency key: %w", err)
 	}
-	m := entry.Replace(t.subject, data, t.sequence)
-	m.Header.Set(nonceHeader, t.nonce)
-	err = r.conn.PublishOne(ctx, topology.BucketStream(topology.BucketIdempotency), m)
+	stream := topology.BucketStream(topology.BucketIdempotency)
+	m := &nats.Msg{Subject: t.subject, Data: data, Header: nats.Header{once.NonceHeader: {t.nonce}}}
+	existing, err = once.Replace(ctx, r.conn, stream, m, last, once.ByConn(r.conn, stream))
 	if err != nil {
-		return fmt.Errorf("store the answer of an idempotency key: %w", natsconf.Kind(err))
+		err = fmt.Errorf("store the answer of an idempotency key: %w", err)
 	}
-	return nil
+	return existing, err
 }
 
 // headers are the answer's own headers.

@@ -13,6 +13,7 @@ import (
 	"verifyd/edge/account/grant"
 	"verifyd/edge/problem"
 	"verifyd/edge/request"
+	"verifyd/natsconf"
 	"verifyd/natsconf/topology"
 )
 
@@ -106,6 +107,38 @@ func TestManyUnderOneKeyMakeOne(t *testing.T) {
 	all.Wait()
 	if keys, err := r.accounts.Keys(t.Context()); err != nil || len(keys) != 1 {
 		t.Errorf("%d keys, %v", len(keys), err)
+	}
+}
+
+// A request that may have created something keeps its key: a repeat would create it twice.
+func TestUncertainCreationKeepsItsKey(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	g, err := r.accounts.Token(t.Context(), r.token(grant.KeysWrite))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cause, want := range map[error]problem.Code{
+		natsconf.ErrUncertain: problem.CodeIdempotencyInProgress, natsconf.ErrUnavailable: "",
+	} {
+		ask := func(do func(call) (answer, *problem.Problem)) *problem.Problem {
+			req := requestOf("")
+			req.Header.Set("Content-Type", "application/json")
+			req.Header.Set(keyHeader, strings.ReplaceAll(cause.Error(), " ", "-"))
+			_, p := r.handler.once(call{by: tokenActor(g), http: req}, do)
+			return p
+		}
+		if p := ask(func(call) (answer, *problem.Problem) { return answer{}, refusal(cause) }); p == nil ||
+			p.Code != problem.CodeUnavailable {
+			t.Errorf("%v: %+v", cause, p)
+		}
+		var got problem.Code
+		if p := ask(func(call) (answer, *problem.Problem) { return answer{status: 201}, nil }); p != nil {
+			got = p.Code
+		}
+		if got != want {
+			t.Errorf("a repeat after %v: %q, want %q", cause, got, want)
+		}
 	}
 }
 

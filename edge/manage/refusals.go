@@ -10,6 +10,7 @@ import (
 	"verifyd/edge/account/input"
 	"verifyd/edge/problem"
 	"verifyd/edge/problem/fault"
+	"verifyd/edge/problem/management"
 	"verifyd/edge/request"
 )
 
@@ -19,25 +20,25 @@ var kinds = []struct {
 	code   problem.Code
 	detail string // empty: the error's own text
 }{
-	{account.ErrNoAccount, codeAccountNotFound,
-		"There is no account of this id; accounts are named by their id, and GET /manage/accounts?name= " +
+	{account.ErrNoAccount, management.AccountNotFound,
+		"There is no account with this id; accounts are named by their id, and GET /manage/accounts?name= " +
 			"finds it."},
-	{account.ErrNoKey, codeAPIKeyNotFound, "The account has no API key of this id."},
-	{account.ErrNoMember, codeMemberNotFound, "The account has no such member."},
-	{account.ErrNoInvite, codeInviteNotFound,
+	{account.ErrNoKey, management.APIKeyNotFound, "The account has no API key with this id."},
+	{account.ErrNoMember, management.MemberNotFound, "The account has no such member."},
+	{account.ErrNoInvite, management.InviteNotFound,
 		"The account has no such invite: it was accepted or withdrawn."},
-	{account.ErrAccountExists, codeAccountExists, ""},
-	{account.ErrRolled, codeStateConflict, ""},
-	{account.ErrKeyEnded, codeStateConflict, ""},
-	{account.ErrRotating, codeStateConflict, ""},
-	{account.ErrNotRotating, codeStateConflict, ""},
-	{account.ErrLastOwner, codeStateConflict, ""},
-	{account.ErrAlreadyMember, codeStateConflict, ""},
-	{account.ErrFull, codeStateConflict, ""},
-	{accountstore.ErrDeletionAsked, codeStateConflict,
-		"The deletion of the account was asked for; restore it first."},
-	{access.ErrNotAllowed, codeTokenInvalid,
-		"This operator token was revoked, or has expired, while the request was under way."},
+	{account.ErrAccountExists, management.AccountExists, ""},
+	{account.ErrRolled, management.StateConflict, ""},
+	{account.ErrKeyEnded, management.StateConflict, ""},
+	{account.ErrRotating, management.StateConflict, ""},
+	{account.ErrNotRotating, management.StateConflict, ""},
+	{account.ErrLastOwner, management.StateConflict, ""},
+	{account.ErrAlreadyMember, management.StateConflict, ""},
+	{account.ErrFull, management.StateConflict, ""},
+	{accountstore.ErrDeletionAsked, management.StateConflict,
+		"The deletion of the account was requested; restore it first."},
+	{access.ErrNotAllowed, management.TokenInvalid,
+		"This operator token was revoked, or expired, while the request was in progress."},
 }
 
 // refusal returns the problem for an error of a change or a read.
@@ -45,7 +46,7 @@ func refusal(err error) *problem.Problem {
 	if e, ok := errors.AsType[*input.Error](err); ok {
 		f := problem.Fault{Field: e.Field, Code: fault.Value, Detail: e.Detail}
 		p := request.Invalid(f)
-		p.Code = codeInvalidValue
+		p.Code = management.InvalidValue
 		return p
 	}
 	for _, k := range kinds {

@@ -15,12 +15,6 @@ import (
 // within a minute or so; a network without metadata gets news only from sign-ins.
 const failureLife = 2 * time.Minute
 
-// lastFailure is the last failure to reach the provider.
-type lastFailure struct {
-	failure *Error
-	at      time.Time
-}
-
 // Available returns an *Error if the provider could not be reached lately. It sends no request, and a network
 // of which nothing is known yet counts as available.
 func (d *discovery) Available() error {
@@ -30,10 +24,6 @@ func (d *discovery) Available() error {
 	}
 	return s.failure
 }
-
-func (d *discovery) reached() { d.lastFailure.Store(nil) }
-
-func (d *discovery) unreached(t *Error) { d.lastFailure.Store(&lastFailure{t, d.now()}) }
 
 // note learns from the end of a sign-in whether the provider can be reached. What the browser brought shows
 // nothing about that.

@@ -44,12 +44,25 @@ type discovery struct {
 	again   time.Time // when the provider may be asked again
 }
 
-// metadataLife is how long metadata is used before it is fetched again, so that a provider's changes are seen
-// without a restart. Until the answer comes, and while none comes, the known metadata stays in use.
-const metadataLife = time.Hour
+// provider is what is known about the other side: from the settings for oauth2, from discovery for oidc.
+type provider struct {
+	oauth          oauth2.Config
+	userInfo       string
+	issuerRequired bool // its returns always carry iss (RFC 9207 §3)
+	publicOnly     bool // the addresses in its metadata must be public
+	keysAt         string
+	keys           oidc.KeySet // nil for oauth2
+	cache          *keyCache   // what keys fetches through
+	algorithms     []string    // for ID tokens; asymmetric only
+	until          time.Time   // when it is fetched again; zero: never
+}
 
 // fresh reports whether the known metadata need not be fetched again; values from the settings never do.
 func (p *provider) fresh(now time.Time) bool { return p.until.IsZero() || now.Before(p.until) }
+
+// metadataLife is how long metadata is used before it is fetched again, so that a provider's changes are seen
+// without a restart. Until the answer comes, and while none comes, the known metadata stays in use.
+const metadataLife = time.Hour
 
 // provider returns what is known about the other side, and fetches it on first use and from time to time. The
 // error is an *Error.
@@ -235,3 +248,13 @@ func isHere(host string) bool {
 	return host == "localhost" || strings.HasSuffix(host, ".localhost") || err == nil &&
 		public.CheckIP(addr) != nil
 }
+
+// lastFailure is the last failure to reach the provider.
+type lastFailure struct {
+	failure *Error
+	at      time.Time
+}
+
+func (d *discovery) reached() { d.lastFailure.Store(nil) }
+
+func (d *discovery) unreached(t *Error) { d.lastFailure.Store(&lastFailure{t, d.now()}) }

@@ -210,3 +210,11 @@ func (r reporter) badStatus(stage string, status int) *Error {
 	t.status = status
 	return t
 }
+
+// transportError marks an error of the transport, so that it can be distinguished from an answer that does
+// not decode.
+type transportError struct{ err error }
+
+func (e *transportError) Error() string { return "ask the provider: " + e.err.Error() }
+
+func (e *transportError) Unwrap() error { return e.err }

@@ -35,7 +35,7 @@ func (ic *infoClient) addFacts(ctx context.Context, id *Identity, token *oauth2.
 	var err error
 	if id.CreatedAt, err = ic.createdAt(id.Subject, docs); err != nil && ic.settings.MinAccountAge > 0 {
 		return ic.newError(StageUserInfo, ClassMalformed,
-			"it does not tell when the account was made, which min_account_age needs")
+			"it does not report when the account was created, which min_account_age needs")
 	}
 	if id.Email, err = ic.email(ctx, token, docs); err != nil {
 		return err

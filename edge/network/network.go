@@ -69,19 +69,6 @@ type Network struct {
 	within      time.Duration // for a Redeem as a whole
 }
 
-// provider is what is known about the other side: from the settings for oauth2, from discovery for oidc.
-type provider struct {
-	oauth          oauth2.Config
-	userInfo       string
-	issuerRequired bool // its returns always carry iss (RFC 9207 §3)
-	publicOnly     bool // the addresses in its metadata must be public
-	keysAt         string
-	keys           oidc.KeySet // nil for oauth2
-	cache          *keyCache   // what keys fetches through
-	algorithms     []string    // for ID tokens; asymmetric only
-	until          time.Time   // when it is fetched again; zero: never
-}
-
 // New checks the settings and returns the network. It does not contact the provider: a provider that is down
 // stops no start. Errors name the network, the setting and what is valid.
 func New(s netsettings.Settings, o Options) (*Network, error) {

@@ -2,6 +2,7 @@ package network
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"golang.org/x/oauth2"
@@ -96,11 +97,7 @@ func (n *Network) identifyOAuth2(ctx context.Context, p *provider, token *oauth2
 	if err != nil {
 		return Identity{}, err
 	}
-	subject, err := info.text(n.settings.SubjectClaim)
-	if err != nil {
-		return Identity{}, n.newError(StageUserInfo, ClassSubject, err.Error())
-	}
-	return n.identity(ctx, StageUserInfo, subject, token, info)
+	return n.subjectOf(ctx, StageUserInfo, n.settings.SubjectClaim, token, info)
 }
 
 // identifyOIDC verifies the ID token and, if the subject claim is not in it or the operator set the endpoint,
@@ -137,8 +134,12 @@ func (n *Network) subjectOf(ctx context.Context, stage, claim string, token *oau
 	if err != nil {
 		return Identity{}, n.newError(stage, ClassSubject, err.Error())
 	}
-	// Anybody can enter an address at the provider that it has not checked.
-	if claim == "email" && !docs[0].isTrue("email_verified") {
+	// Anybody can enter an address at the provider that it has not checked. Plain OAuth 2 defines no such
+	// claim: there it may be missing.
+	const verified = "email_verified"
+	checked := docs[0].isTrue(verified) ||
+		n.settings.Kind == netsettings.KindOAuth2 && !docs[0].has(verified)
+	if strings.TrimPrefix(claim, "/") == "email" && !checked {
 		return Identity{}, n.newError(stage, ClassSubject, "the provider has not verified the e-mail address")
 	}
 	return n.identity(ctx, stage, subject, token, docs...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -111,6 +112,36 @@ func TestRedeemReturnsWhatTheProviderVouchedFor(t *testing.T) {
 				t.Fatalf("code posted %d times, user info asked %d times; want 1 and %d", posts, asks, c.asks)
 			}
 		})
+	}
+}
+
+// An address that the provider has not verified identifies nobody, however the claim is spelled.
+func TestUnverifiedAddressIsNoSubject(t *testing.T) {
+	const address = "a@example.com"
+	for _, c := range []struct {
+		oauth2   bool
+		claim    string
+		verified any
+		want     string
+	}{
+		{false, "email", true, address}, {false, "/email", true, address},
+		{false, "email", nil, ""}, {false, "/email", nil, ""}, {false, "/email", false, ""},
+		{true, "email", false, ""}, {true, "/email", "true", ""},
+		{true, "email", true, address}, {true, "/email", nil, address},
+	} {
+		s := newStandIn(t)
+		edits := []func(*netsettings.Settings, *network.Options){withClaim(c.claim)}
+		s.claims = func(all map[string]any) { all["email"], all["email_verified"] = address, c.verified }
+		if c.oauth2 {
+			edits = append(edits, asOAuth2(s), withClaim(c.claim))
+			s.userInfo = func(w http.ResponseWriter, _ *http.Request) {
+				_ = json.NewEncoder(w).Encode(map[string]any{"email": address, "email_verified": c.verified})
+			}
+		}
+		got, err := s.network(t, edits...).Redeem(t.Context(), s.attempt, s.good())
+		if got.Subject != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("%+v: %q, %v", c, got.Subject, err)
+		}
 	}
 }
 

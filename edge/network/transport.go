@@ -120,10 +120,3 @@ func failure(ctx context.Context, err error) error {
 	}
 	return &transportError{err}
 }
-
-// transportError marks an error of the transport, so that it can be distinguished from an answer that does
-// not decode.
-type transportError struct{ err error }
-
-func (e *transportError) Error() string { return "ask the provider: " + e.err.Error() }
-func (e *transportError) Unwrap() error { return e.err }

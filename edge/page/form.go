@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"mime"
+	"mime/multipart"
 	"net/http"
 	"net/url"
 
@@ -48,12 +49,17 @@ func ReadUpload(w http.ResponseWriter, r *http.Request, maxBytes int64) (status 
 }
 
 // File returns the file that was chosen for a field of a form with files; nil: none, or more than one.
-func File(r *http.Request, name string) ([]byte, error) {
+func File(r *http.Request, name string) *multipart.FileHeader {
 	if r.MultipartForm == nil || len(r.MultipartForm.File[name]) != 1 ||
 		r.MultipartForm.File[name][0].Size == 0 {
-		return nil, nil
+		return nil
 	}
-	f, err := r.MultipartForm.File[name][0].Open()
+	return r.MultipartForm.File[name][0]
+}
+
+// ReadFile reads a file of a form.
+func ReadFile(file *multipart.FileHeader) ([]byte, error) {
+	f, err := file.Open()
 	if err != nil {
 		return nil, err
 	}

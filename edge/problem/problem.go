@@ -6,6 +6,8 @@ import (
 	"maps"
 	"net/http"
 	"time"
+
+	"verifyd/edge/problem/management"
 )
 
 // Code names a kind of problem. Codes are part of the public interface and never change their meaning.
@@ -27,7 +29,7 @@ const (
 	// CodeMethodNotAllowed: the route has other methods; Allow lists them
 	CodeMethodNotAllowed Code = "method_not_allowed"
 	CodeRequestTimeout   Code = "request_timeout" // the body did not arrive in time
-	// CodeSessionCompleted: verified or failed already: it can no longer be canceled
+	// CodeSessionCompleted: already verified or failed: it can no longer be canceled
 	CodeSessionCompleted Code = "session_completed"
 	// CodeSessionExpired: its 10 minutes are over: there is nothing to cancel
 	CodeSessionExpired Code = "session_expired"
@@ -48,14 +50,14 @@ const (
 	CodeUnsupportedMedia  Code = "unsupported_media" // Content-Type or Content-Encoding
 	// CodeTooManyFailedKeys: too many requests without a valid key from this address; see Retry-After
 	CodeTooManyFailedKeys Code = "too_many_failed_keys"
-	// CodeRateLimited: too many sessions with this key; see Retry-After
+	// CodeRateLimited: the key starts or confirms sessions, or sends again, too fast; see Retry-After
 	CodeRateLimited Code = "rate_limited"
 	// CodeQuotaExceeded: too many sessions in this account this month; see Retry-After
 	CodeQuotaExceeded Code = "quota_exceeded"
 	CodeInternal      Code = "internal" // a fault of the service
 	// CodeUnavailable: the service cannot reach its store; see Retry-After
 	CodeUnavailable Code = "unavailable"
-	// CodeTooManyWaiting: too many requests are waiting for a change already; see Retry-After
+	// CodeTooManyWaiting: too many requests are already waiting for a change; see Retry-After
 	CodeTooManyWaiting Code = "too_many_waiting"
 	// CodeTooManyLists: the account makes too many lists at once; see Retry-After
 	CodeTooManyLists Code = "too_many_lists"
@@ -73,19 +75,18 @@ type kind struct {
 	title  string
 }
 
-// management has the problems that only the management interface uses. Its codes are declared in package
-// edge/manage.
-var management = map[Code]kind{
-	"token_missing":     {http.StatusUnauthorized, "An operator token is required"},
-	"token_invalid":     {http.StatusUnauthorized, "The operator token is not valid"},
-	"scope_missing":     {http.StatusForbidden, "The operator token lacks a scope"},
-	"account_not_found": {http.StatusNotFound, "There is no such account"},
-	"api_key_not_found": {http.StatusNotFound, "There is no such API key"},
-	"member_not_found":  {http.StatusNotFound, "There is no such member"},
-	"invite_not_found":  {http.StatusNotFound, "There is no such invite"},
-	"account_exists":    {http.StatusConflict, "The name is taken"},
-	"state_conflict":    {http.StatusConflict, "The state does not allow it"},
-	"invalid_value":     {http.StatusUnprocessableEntity, "A value cannot be taken"},
+// managing has the problems that only the management interface uses.
+var managing = map[Code]kind{
+	management.TokenMissing:    {http.StatusUnauthorized, "An operator token is required"},
+	management.TokenInvalid:    {http.StatusUnauthorized, "The operator token is not valid"},
+	management.ScopeMissing:    {http.StatusForbidden, "The operator token lacks a scope"},
+	management.AccountNotFound: {http.StatusNotFound, "There is no such account"},
+	management.APIKeyNotFound:  {http.StatusNotFound, "There is no such API key"},
+	management.MemberNotFound:  {http.StatusNotFound, "There is no such member"},
+	management.InviteNotFound:  {http.StatusNotFound, "There is no such invite"},
+	management.AccountExists:   {http.StatusConflict, "The name is taken"},
+	management.StateConflict:   {http.StatusConflict, "The state does not allow this"},
+	management.InvalidValue:    {http.StatusUnprocessableEntity, "A value is not accepted"},
 }
 
 // problems has all others.
@@ -99,14 +100,14 @@ var problems = map[Code]kind{
 	CodeSessionNotFound:       {http.StatusNotFound, "There is no such session"},
 	CodeMethodNotAllowed:      {http.StatusMethodNotAllowed, "The method is not allowed here"},
 	CodeRequestTimeout:        {http.StatusRequestTimeout, "The request did not arrive in time"},
-	CodeSessionCompleted:      {http.StatusConflict, "The session is completed already"},
+	CodeSessionCompleted:      {http.StatusConflict, "The session is already completed"},
 	CodeSessionExpired:        {http.StatusConflict, "The session has expired"},
 	CodeNothingToSend:         {http.StatusConflict, "The session has nothing to send"},
-	CodeDeliveryOpen:          {http.StatusConflict, "The delivery is still under way"},
+	CodeDeliveryOpen:          {http.StatusConflict, "The delivery is still in progress"},
 	CodeNothingToConfirm:      {http.StatusConflict, "The session has nothing to confirm"},
 	CodeWrongCode:             {http.StatusUnprocessableEntity, "The code is wrong"},
 	CodeConfirmationExpired:   {http.StatusGone, "The session has expired"},
-	CodeIdempotencyInProgress: {http.StatusConflict, "The first request goes on"},
+	CodeIdempotencyInProgress: {http.StatusConflict, "The first request is still in progress"},
 	CodeIdempotencyReused: {
 		http.StatusUnprocessableEntity, "The idempotency key was used for another request",
 	},
@@ -121,7 +122,7 @@ var problems = map[Code]kind{
 	CodeTooManyLists:      {http.StatusTooManyRequests, "Too many lists at once"},
 	CodeStoreFull:         {http.StatusServiceUnavailable, "The store is nearly full"},
 	CodeLiveKey:           {http.StatusForbidden, "A test key is required"},
-	CodeTooManyListeners:  {http.StatusTooManyRequests, "Too many listen already"},
+	CodeTooManyListeners:  {http.StatusTooManyRequests, "Too many listeners"},
 	CodeExchangeOver:      {http.StatusNotFound, "The exchange is over"},
 }
 
@@ -129,10 +130,10 @@ var problems = map[Code]kind{
 func Codes() iter.Seq[Code] { return maps.Keys(problems) }
 
 // ManagementCodes returns the codes that only the management interface uses, in no particular order.
-func ManagementCodes() iter.Seq[Code] { return maps.Keys(management) }
+func ManagementCodes() iter.Seq[Code] { return maps.Keys(managing) }
 
 func (c Code) kind() kind {
-	if k, ok := management[c]; ok {
+	if k, ok := managing[c]; ok {
 		return k
 	}
 	return problems[c]

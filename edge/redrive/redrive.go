@@ -42,8 +42,10 @@ type Log interface {
 
 // Done is the result of a redrive.
 type Done struct {
-	Asked   []sessions.ID // will be sent again
-	Skipped []sessions.ID // were requested already, have nothing to send, or are no longer kept
+	Asked []sessions.ID // will be sent again
+	// Skipped were requested already, have nothing to send, are no longer kept, or cannot be requested
+	// (facts.ErrUnreadable)
+	Skipped []sessions.ID
 }
 
 // Send requests one more attempt of each, and records the requests for each account. It stops at the first
@@ -58,20 +60,20 @@ func Send(ctx context.Context, st Sessions, log Log, by access.Actor, ids []sess
 	asked := map[string][]string{}
 	err := func() error {
 		for _, id := range ids {
-			_, err := st.Resend(ctx, id, by.String())
+			c, err := st.Completion(ctx, id) // before the request, whose record needs its account
+			if err == nil {
+				_, err = st.Resend(ctx, id, by.String())
+			}
 			switch {
 			case errors.Is(err, facts.ErrDeliveryOpen), errors.Is(err, facts.ErrNoDelivery),
-				errors.Is(err, sessions.ErrNotFound):
+				errors.Is(err, facts.ErrResentOften),
+				errors.Is(err, sessions.ErrNotFound), errors.Is(err, facts.ErrUnreadable):
 				d.Skipped = append(d.Skipped, id)
 				continue
 			case err != nil:
 				return err
 			}
 			d.Asked = append(d.Asked, id)
-			c, err := st.Completion(ctx, id)
-			if err != nil {
-				return err
-			}
 			if !slices.Contains(accounts, c.Account) {
 				accounts = append(accounts, c.Account)
 			}

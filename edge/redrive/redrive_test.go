@@ -79,3 +79,39 @@ func TestRedrive(t *testing.T) {
 		t.Errorf("of too many: %+v, %v", d, err)
 	}
 }
+
+// awayAfter is a store that goes away after the requests of some sessions.
+type awayAfter struct {
+	store
+	requests int
+	asked    []sessions.ID
+}
+
+func (s *awayAfter) Resend(ctx context.Context, id sessions.ID, by string) (facts.Resend, error) {
+	s.asked = append(s.asked, id)
+	return s.store.Resend(ctx, id, by)
+}
+
+func (s *awayAfter) Completion(ctx context.Context, id sessions.ID) (sessions.Completion, error) {
+	if len(s.asked) >= s.requests {
+		return sessions.Completion{}, natsconf.ErrUnavailable
+	}
+	return s.store.Completion(ctx, id)
+}
+
+// Wherever the store goes away, each callback that was requested is in the records.
+func TestWhatIsRequestedIsRecorded(t *testing.T) {
+	for requests := range 3 {
+		st, log := &awayAfter{requests: requests}, &book{}
+		d, err := redrive.Send(t.Context(), st, log, access.Operator(""), []sessions.ID{"a", "b", "c"})
+		recorded := strings.Fields(strings.Join(log.notes, " "))
+		for _, id := range st.asked {
+			if !slices.Contains(recorded, string(id)) {
+				t.Errorf("%s is sent again; recorded are %q", id, log.notes)
+			}
+		}
+		if !errors.Is(err, natsconf.ErrUnavailable) || len(d.Asked) != requests {
+			t.Errorf("%+v, %v", d, err)
+		}
+	}
+}

@@ -37,7 +37,7 @@ func IdempotencyKey(h http.Header) (string, *problem.Problem) {
 	key := values[0]
 	switch {
 	case len(values) > 1:
-		return bad("the header is there %d times; send one, or none", len(values))
+		return bad("the header occurs %d times; send one, or none", len(values))
 	case key == "" || len(key) > maxIdempotencyKey:
 		return bad("the header has %d characters; it must have 1 to %d, for example a random UUID", len(key),
 			maxIdempotencyKey)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"verifyd/edge/problem"
 	"verifyd/edge/problem/fault"
@@ -30,10 +31,10 @@ func (p *Parameters) Problem() *problem.Problem {
 	for name := range p.Values {
 		if !slices.Contains(p.Known, name) {
 			shown := name
-			if len(shown) > MaxShownName {
+			if len(shown) > MaxShownName || !utf8.ValidString(shown) { // JSON has no other text
 				shown = ""
 			}
-			p.Faultf(shown, "there is no such parameter; there are %s", strings.Join(p.Known, ", "))
+			p.Faultf(shown, "there is no such parameter; the parameters are %s", strings.Join(p.Known, ", "))
 		}
 	}
 	return Invalid(p.faults...)
@@ -47,7 +48,7 @@ func (p *Parameters) Single(name string) string {
 	case !given:
 		return ""
 	case len(values) > 1:
-		p.Faultf(name, "it is there %d times; send it once", len(values))
+		p.Faultf(name, "it occurs %d times; send it once", len(values))
 	case values[0] == "":
 		p.Faultf(name, "it is empty; leave it out, or give it a value")
 	}

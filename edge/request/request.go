@@ -7,11 +7,13 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
 	"verifyd/edge/limit"
 	"verifyd/edge/problem"
+	"verifyd/edge/web"
 	"verifyd/natsconf"
 )
 
@@ -41,6 +43,29 @@ func Bearer(h http.Header, what, example string) (secret, detail string) {
 	return secret, ""
 }
 
+// FailedKeys limits how often an address may send requests without a valid key or token; a *limit.Failures.
+type FailedKeys interface {
+	Fail(address netip.Addr, now time.Time) limit.Decision
+}
+
+// Refuse counts a request without a valid key or token against its address, and returns what it gets: p, or a
+// Retry-After instead of the reason if the address has sent too many of them. nil counts nothing.
+func Refuse(failed FailedKeys, r *http.Request, now time.Time, p *problem.Problem) *problem.Problem {
+	if failed == nil {
+		return p
+	}
+	d := failed.Fail(web.EventFrom(r.Context()).ClientIP, now)
+	if d.Allowed {
+		return p
+	}
+	return &problem.Problem{
+		Code: problem.CodeTooManyFailedKeys,
+		Detail: "Too many requests without a valid API key or operator token came from this address; fix " +
+			"it first.",
+		RetryAfter: d.RetryAfter,
+	}
+}
+
 // StoreProblem returns the problem for an error of the store.
 func StoreProblem(err error) *problem.Problem {
 	switch {
@@ -48,8 +73,8 @@ func StoreProblem(err error) *problem.Problem {
 		return StoreFull(err)
 	case errors.Is(err, limit.ErrNoPlace):
 		return &problem.Problem{
-			Code: problem.CodeUnavailable, Detail: "The service cannot reach its store, and as many " +
-				"requests wait for it as may; try again.",
+			Code: problem.CodeUnavailable, Detail: "The service cannot reach its store, and too many " +
+				"requests are waiting for it; try again.",
 			RetryAfter: RetryUnavailable, Cause: err,
 		}
 	case errors.Is(err, natsconf.ErrUnavailable), errors.Is(err, natsconf.ErrUncertain),
@@ -78,7 +103,7 @@ func StoreProblem(err error) *problem.Problem {
 func StoreFull(cause error) *problem.Problem {
 	return &problem.Problem{
 		Code:       problem.CodeStoreFull,
-		Detail:     "New sessions do not start until there is room; open ones go on.",
+		Detail:     "New sessions do not start until there is room; open ones continue.",
 		RetryAfter: retryStoreFull, Cause: cause,
 	}
 }

@@ -24,12 +24,9 @@ func (m *Members) Only(names ...string) {
 		if len(shown) > MaxShownName {
 			shown = ""
 		}
-		m.Faultf(shown, fault.Unknown, "there is no such field; there are %s", strings.Join(names, ", "))
+		m.Faultf(shown, fault.Unknown, "there is no such field; the fields are %s", strings.Join(names, ", "))
 	}
 }
-
-// Len returns how many members the body has.
-func (m *Members) Len() int { return len(m.values) }
 
 // Null reports whether a member is present and null.
 func (m *Members) Null(name string) bool {

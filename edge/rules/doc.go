@@ -9,10 +9,11 @@
 //	email_domains          there is no verified e-mail address of one of the domains
 //	min_account_age        the account at the network is younger
 //	require_groups         the identity belongs to none of the groups
-//	one_identity_per       the identity is bound to another user already
+//	one_identity_per       the identity stands for another user already
 //
-// The last one reads the store and writes to it: Hold is the binding to be made there, and package sessions
-// makes it. It comes last, so that an identity that another rule refuses is never bound.
+// The last one needs the store: Hold returns what sessions/store is to hold, and so does Slots for an
+// account's own limit of users, which is reported as the same rule. It comes last, so that an identity that
+// another rule refuses is never held.
 //
 // The law: a rule refuses what it cannot be satisfied with. A rule on a fact that the network reports for no
 // user is refused with the settings. If the network fails to report the fact for this user, that is a

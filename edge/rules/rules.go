@@ -52,16 +52,16 @@ func anyOf(values, wanted []string) bool {
 //
 // Test sessions hold apart from live ones, so that a trial never keeps anybody out.
 func Hold(r netsettings.Rules, namespace string, who network.Identity,
-	s sessions.Session) (h store.IdentityBinding, ok bool) {
+	s sessions.Session) (h store.IdentityHold, ok bool) {
 	scope := platformScope(s)
 	switch r.OneIdentityPer {
 	case netsettings.PerGuild:
 		scope = append(scope, s.GuildID)
 	case netsettings.PerPlatform:
 	default:
-		return store.IdentityBinding{}, false
+		return store.IdentityHold{}, false
 	}
-	return store.IdentityBinding{
+	return store.IdentityHold{
 		Identity: join(append([]string{r.OneIdentityPer, namespace, who.Subject}, scope...)...),
 		User:     holder(s.PlatformUserID, scope),
 		Session:  s.ID,
@@ -72,10 +72,10 @@ func Hold(r netsettings.Rules, namespace string, who network.Identity,
 // Slots returns what holds an identity for at most so many users of an account, whatever their platform: each
 // slot lets it stand for one. It is remembered for as long as the network's one_identity_for says, or a year.
 func Slots(limit int, r netsettings.Rules, namespace string, who network.Identity,
-	s sessions.Session) []store.IdentityBinding {
-	slots := make([]store.IdentityBinding, limit)
+	s sessions.Session) []store.IdentityHold {
+	slots := make([]store.IdentityHold, limit)
 	for i := range slots {
-		slots[i] = store.IdentityBinding{
+		slots[i] = store.IdentityHold{
 			Identity: join("account", namespace, who.Subject, s.Account, strconv.FormatBool(s.Test),
 				strconv.Itoa(i)),
 			User: holder(s.PlatformUserID, platformScope(s)), Session: s.ID,

@@ -105,14 +105,14 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Two sessions have the same binding exactly if one identity may be bound to only one user.
+// Two sessions have the same hold exactly if one identity may stand for only one user.
 func TestHold(t *testing.T) {
 	base := sessions.Session{Request: sessions.Request{
 		Account: "acc_a", Platform: "discord", GuildID: "g", PlatformUserID: "u",
 	}}
 	who := network.Identity{Subject: "42"}
 	hold := func(per, networkID string, who network.Identity,
-		change func(*sessions.Session)) store.IdentityBinding {
+		change func(*sessions.Session)) store.IdentityHold {
 		t.Helper()
 		s := base
 		change(&s)
@@ -126,7 +126,7 @@ func TestHold(t *testing.T) {
 	}
 	first := hold("guild", "discord", who, func(*sessions.Session) {})
 	for name, c := range map[string]struct {
-		other              store.IdentityBinding
+		other              store.IdentityHold
 		sameWhat, sameUser bool
 	}{
 		"a retry": {hold("guild", "discord", who, func(*sessions.Session) {}), true, true},
@@ -178,7 +178,7 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// The slots of an account are bound to users like the other bindings, so that erasing a user frees them, and
+// The slots of an account are held by users like identities, so that erasing a user frees them, and
 // to one identity of one account.
 func TestSlots(t *testing.T) {
 	base := sessions.Session{ID: "sid", Request: sessions.Request{

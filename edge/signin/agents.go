@@ -187,14 +187,6 @@ func appOf(r *http.Request) (app, bool) {
 
 func android(r *http.Request) bool { return strings.Contains(r.UserAgent(), "Android") }
 
-// inApp is what the page says in an app's own browser: some providers refuse to sign anybody in there, since
-// the app could look over the user's shoulder (RFC 8252 §8.12). Signing in stays possible.
-type inApp struct {
-	App  string       // its name; empty if it does not say
-	Open template.URL // leads to the system's browser; empty if the app has no such address
-	Code code
-}
-
 // addInApp tells the user about the app's browser they are in, on the page of a pending session. to is the
 // page's whole address.
 func addInApp(v *view, r *http.Request, to string) {

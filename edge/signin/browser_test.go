@@ -14,8 +14,8 @@ import (
 
 const (
 	headingElsewhere = "Started in another browser"
-	headingCookies   = "Your browser keeps no cookies"
-	noteBegun        = "You began to sign in with this browser"
+	headingCookies   = "Your browser does not accept cookies"
+	noteBegun        = "You started signing in with this browser"
 	noteTakeover     = "A sign-in began in another browser a while ago"
 	noteStopped      = "You stopped here"
 )
@@ -34,7 +34,7 @@ func TestFirstBrowserOwnsTheSession(t *testing.T) {
 		second.Get(second.page(token)), second.continues(token), second.act(token, "decline"),
 	} {
 		a.WantPage(t, http.StatusConflict, headingElsewhere)
-		a.Holds(t, "wait <bdi>2</bdi> minutes", "Then somebody else has your link", ">Look again</a>")
+		a.Holds(t, "wait <bdi>2</bdi> minutes", "somebody else has your link", ">Look again</a>")
 		if strings.Contains(a.Body, "<form") || strings.Contains(a.Body, "sailor_42") {
 			t.Errorf("%s shows too much", a.At)
 		}

@@ -8,7 +8,7 @@ import (
 	"verifyd/sessions"
 )
 
-const headingClosed = "Nobody can sign in here just now"
+const headingClosed = "Sign-in is not available right now"
 
 // While an account is disabled nobody signs in for it, in any way: the page says so, and decides nothing.
 // Once it is enabled within the session's life, the sign-in continues where it was, including the return from

@@ -1,17 +1,77 @@
+// Package signin is the end user's side: the sign-in page, and the round trip to an identity network and
+// back.
+//
+// The route table, relative to {base_url}, which may carry a path prefix that every link, redirect and cookie
+// keeps:
+//
+//	GET, HEAD /?session=…                draws the page of a session, in the language of lang=… or of the
+//	                                     browser; a GET of a pending one sets the browser's cookie
+//	GET, HEAD /?session=…&lang=          the list of languages, each with a link back to the page; from=…
+//	                                     is the language of that page. The store is not asked
+//	POST      /signin                    continue: 303 to the network; decline, stop: 303 to the clean page
+//	GET       /signin/{network}/callback the network's return: judged once, then 303 to the clean page
+//	GET       /assets/<name>-<hash>…     the style sheet and the icon, immutable
+//
+// What the page shows, by the session's facts:
+//
+//	pending                    200  "Is this you?", a button per network, a notice after a failed attempt
+//	verified, failed, canceled 200  the session's outcome
+//	pending, another browser's 409  it is signing in there; two minutes after its last press anybody may
+//	pending, a code is awaited 200  the code, in the browser that signed in; 409 in any other
+//	pending, without a network 410  the service has none for sessions of its kind, live or test
+//	expired                    410
+//	the account is disabled    403  while it is pending; it continues if the account is enabled in time
+//	unknown                    404
+//	no session in the address  404  what the service is; so is any wrong path (Nowhere)
+//	JetStream away             503  with Retry-After; nothing is lost by trying again
+//	a press without a cookie   400  the browser keeps none, which the page's own would have shown
+//	another site's press       403
+//	a form that no page has    400  or 413, 415
+//	a return without a cookie  400  or to another browser than the one that began
+//	too many presses, returns  429  with Retry-After, by address and by session; the store is not asked
+//	link previews, crawlers    200  one card for all links, known or not; the store is not asked
+//
+// The law:
+//
+//  1. GET / decides nothing. Chat applications open links to draw previews; a person's press on a button is a
+//     POST, and a POST that another site caused is refused, since it would skip the question "Is this you?".
+//  2. An attempt belongs to the browser that began it: a cookie sealed with the master key, found by the
+//     state parameter, with the hash of the cookie by which the browser is known. A return to the browser
+//     that began, for a pending session whose turn it is, spends the attempt (store.Store.Redeem) before its
+//     code is looked at, whatever it holds and on whatever machine it arrives; so a code is never posted
+//     twice. A return to another browser spends it too, and does nothing else: the person who began the
+//     attempt gains nothing from the address that the other browser came back with. Any other return leaves
+//     the attempt whole.
+//  3. Three ends are verdicts and complete the session: the provider vouched and the network's rules accept,
+//     the user declined, the rules refused. Everything else is no verdict: the page explains what happened
+//     and offers another attempt. A test session is offered, and ended by, the network of test sessions
+//     alone; a live session by the others.
+//  4. What the page shows is read from the session's facts, never from an address. A note in the address only
+//     chooses a notice on the page of a session that is still pending.
+//  5. No log line, error text or record contains tokens, codes, states or identities. An identity is compared
+//     and dropped.
+//  6. Every value that somebody else typed is escaped, isolated in its direction, and its invisible
+//     characters are made visible.
+//  7. One browser signs in at a time (store.Store.AcquireLease). That spares people failed attempts and
+//     decides nothing: the one completion does.
+//  8. The only foreign address that a page links to is the account's own return URL, after the end.
+//
+// Texts for users are in texts/, apart from the code, one file for each language; agents.go knows
+// User-Agents.
 package signin
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
+	"verifyd/edge/account/branding"
+	looks "verifyd/edge/branding"
 	"verifyd/edge/flow"
 	"verifyd/edge/limit"
 	"verifyd/edge/network"
@@ -19,15 +79,8 @@ import (
 	"verifyd/edge/page/drawn"
 	"verifyd/edge/web"
 	"verifyd/natsconf/secretbox"
-	"verifyd/sessions"
-	"verifyd/sessions/proof"
 	"verifyd/sessions/store"
 )
-
-// Accounts reports how end users know an integrator's account.
-type Accounts interface {
-	Requester(account string) (a Requester, ok bool)
-}
 
 const (
 	// flowUse is the use of the box that flows are sealed in.
@@ -36,10 +89,6 @@ const (
 	// maxFlows is how many attempts one browser may have open: enough for a person with many tabs, and about
 	// 5 KB of header.
 	maxFlows = 8
-	// lateReturn is how much longer than the session a cookie lives, so that who comes back too late learns
-	// that the link has expired rather than that cookies are missing. An expired session completes never, so
-	// the cookie is worth nothing by then.
-	lateReturn = 10 * time.Minute
 )
 
 // Config is what a Handler needs.
@@ -59,22 +108,6 @@ type Config struct {
 	Log      zerolog.Logger        //
 	Metrics  prometheus.Registerer // none when nil
 	Now      func() time.Time      // time.Now when nil
-}
-
-// Handler answers the routes of this package. It is safe for concurrent use and starts nothing.
-type Handler struct {
-	*pages
-	*stepLog
-	*verdicts
-
-	sessions *store.Store
-	attempts *limit.Attempts
-	log      zerolog.Logger
-	cookies  flow.Cookies
-	csrf     *http.CrossOriginProtection
-	judge    *judge
-	// judgeWithin bounds the way to a verdict: to spend the attempt and to ask the provider.
-	judgeWithin time.Duration
 }
 
 // New checks the configuration and makes the handler. Errors name what is wrong and what would be right.
@@ -126,117 +159,37 @@ func New(c Config) (*Handler, error) {
 	cookies := page.Cookies{HTTPS: h.https, Prefix: prefix}
 	h.cookies = flow.NewCookies(flow.Config{
 		Cookies: cookies, Box: c.Key.Box(flowUse), Name: flowCookie, Path: pathSignin, Max: maxFlows,
-		Now: c.Now,
+		Life: browserTime, Now: c.Now,
 	})
 	h.browsers = flow.Browsers{Cookies: cookies, Name: browserCookie, Path: pathPage, Life: browserTime}
 	return h, nil
 }
 
-// networks are the identity networks, by what they are for.
-type networks struct {
-	live  []*network.Network // of live sessions, that say who somebody is
-	known []*network.Network // of live sessions, those that prove platform accounts alone included
-	test  []*network.Network // of test sessions: one or none
+// Routes returns the route table, for api.Config. HEAD comes with GET, but for the return: a HEAD there
+// would spend the attempt and show nobody the end of it.
+func (h *Handler) Routes() []web.Route {
+	routes := []web.Route{
+		{Method: http.MethodGet, Path: pathPage, Name: "sign_in_page",
+			Handler: page.Guard(h.https, h.answers(h.show))},
+		{Method: http.MethodPost, Path: pathSignin, Name: "sign_in_start",
+			Handler: page.Guard(h.https, h.answers(h.start))},
+		{Method: http.MethodGet, Path: pathReturn, Name: "sign_in_return",
+			Handler: page.Guard(h.https, h.answers(h.finish))},
+		{Method: http.MethodHead, Path: pathReturn, Name: "sign_in_return",
+			Handler: page.Guard(h.https, refuseHead)},
+	}
+	for _, a := range h.assets.all() {
+		routes = append(routes, web.Route{
+			Method: http.MethodGet, Path: pathAssets + a.Name, Name: "sign_in_asset", Handler: a,
+		})
+	}
+	return append(routes, looks.Routes(h.https, func(account string) (branding.Branding, bool) {
+		a, ok := h.accounts.Requester(account)
+		return a.Branding, ok
+	})...)
 }
 
-func checkNetworks(ns []*network.Network, test *network.Network) error {
-	if len(identities(ns)) == 0 {
-		return errors.New("identity networks: at least one is needed that is not platform_only, or nobody " +
-			"can sign in")
-	}
-	seen := map[string]*network.Network{}
-	for _, n := range ns {
-		if seen[n.ID()] != nil {
-			return fmt.Errorf("identity networks: the id %q is there twice; give each network its own",
-				n.ID())
-		}
-		seen[n.ID()] = n
-	}
-	if test != nil && seen[test.ID()] != nil && seen[test.ID()] != test {
-		return fmt.Errorf("identity networks: the id %q is that of the network of test sessions; give "+
-			"this one another", test.ID())
-	}
-	return nil
-}
-
-// identities returns the networks that say who somebody is, and not only that a platform account is theirs.
-func identities(ns []*network.Network) []*network.Network {
-	return slices.DeleteFunc(slices.Clone(ns), (*network.Network).PlatformOnly)
-}
-
-// networksOf returns the networks by which a session may be completed. A test session never ends by a real
-// network, nor a live one by that of test sessions, unless the operator has made it one of both.
-func (ns networks) networksOf(test bool) []*network.Network {
-	if test {
-		return ns.test
-	}
-	return ns.live
-}
-
-// network returns the network of an id among those of a session, or nil.
-func (ns networks) network(id string, test bool) *network.Network {
-	for _, n := range ns.networksOf(test) {
-		if n.ID() == id {
-			return n
-		}
-	}
-	return nil
-}
-
-// Proves reports whether a network vouches for the accounts of a platform, for live sessions or for test
-// ones.
-func (ns networks) Proves(platform string, test bool) bool { return ns.prover(platform, test) != nil }
-
-// prover returns the network that vouches for a platform's accounts: the first one that answers, or else the
-// first; nil: there is none.
-func (ns networks) prover(platform string, test bool) (found *network.Network) {
-	for _, n := range ns.knownOf(test) {
-		switch {
-		case !n.Proves(platform):
-		case n.Available() == nil:
-			return n
-		case found == nil:
-			found = n
-		}
-	}
-	return found
-}
-
-// knownOf returns all networks that take part in sessions, those that prove platform accounts alone included.
-func (ns networks) knownOf(test bool) []*network.Network {
-	if test {
-		return ns.test
-	}
-	return ns.known
-}
-
-// next returns the network to which a press on the button of another leads, and whether it is to prove the
-// platform account alone; nil: there is no such button.
-func (ns networks) next(s sessions.Session, button string, progress proof.Progress,
-	browser string) (n *network.Network, platform bool) {
-	n = ns.network(button, s.Test)
-	if n == nil || !ns.comesSecond(s, n, progress, browser) {
-		return n, false
-	}
-	return ns.prover(s.Platform, s.Test), true
-}
-
-// comesSecond reports whether a browser is to prove the platform account elsewhere before it signs in with a
-// network.
-func (networks) comesSecond(s sessions.Session, n *network.Network, progress proof.Progress,
-	browser string) bool {
-	return s.Level == proof.Account && !n.Proves(s.Platform) && !progress.PlatformIn(browser)
-}
-
-// networkOf returns the network of an attempt, or nil.
-func (ns networks) networkOf(f flow.Flow, s sessions.Session) *network.Network {
-	if !f.Platform {
-		return ns.network(f.Network, s.Test)
-	}
-	for _, n := range ns.knownOf(s.Test) {
-		if n.ID() == f.Network && n.Proves(s.Platform) {
-			return n
-		}
-	}
-	return nil
+func refuseHead(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Allow", http.MethodGet)
+	w.WriteHeader(http.StatusMethodNotAllowed)
 }

@@ -30,7 +30,7 @@ import (
 const answerWithin = 28 * time.Second
 
 // finish answers GET /signin/{network}/callback, the browser's way back from the identity network.
-func (h *Handler) finish(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) finish(w http.ResponseWriter, r *http.Request) *reply {
 	began := h.now()
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -39,45 +39,43 @@ func (h *Handler) finish(w http.ResponseWriter, r *http.Request) {
 	}
 	f, token, ok := h.find(w, r, q.Get("state"))
 	if !ok {
-		h.draw(w, h.view(h.visitor(r, ""), pageLost))
-		return
+		return &reply{page: h.view(h.visit(r, ""), pageLost)}
 	}
-	vis := h.visitor(r, f.Lang)
-	if !h.mayReturn(w, r, vis, token) {
-		return
+	vis := h.visit(r, f.Lang)
+	vis.token, vis.again = token, "?"+r.URL.RawQuery // this very return
+	if re := h.checkReturns(vis); re != nil {
+		return re
 	}
 	// The code is worth one post, so what follows outlives a browser that does not wait for it.
 	ctx, cancel := wait.For(context.WithoutCancel(r.Context()), h.judgeWithin)
 	defer cancel()
-	s, spent := h.spend(ctx, w, r, vis, f, token)
-	if !spent {
-		return
+	vis.r = r.WithContext(ctx)
+	if re := h.spend(vis, f); re != nil {
+		return re
 	}
+	s := vis.status
 	o, err := h.judge.verdict(ctx, f, s.Session, q, r.PathValue("network"))
 	if err != nil {
 		t := failureOf(err)
 		h.step(s, f.Network).failure(t).took(h.now().Sub(began)).Msg("a sign-in ended without a verdict")
 		h.recordFailure(s.Session, f.Network, t)
 		h.giveUp(ctx, s.ID, f.Browser)
-		h.toNotice(w, vis, token, t.note, f.Network)
-		return
+		return h.toNotice(vis, t.note, f.Network)
 	}
 	h.attempts.Vouched(limit.TripSignIn, web.EventFrom(r.Context()).ClientIP)
 	if h.closed(s) { // since the attempt was spent
 		h.step(s, f.Network).Str("outcome", "closed").
 			Msg("a sign-in ended for an account that is out of service")
-		h.toPage(w, vis, token)
-		return
+		return h.toPage(vis)
 	}
 	if goesOn(s.Session, f, o) {
-		note := h.goOn(r.Context(), s.Session, f, vis)
+		note := h.goOn(r.Context(), s.Session, f, vis.id)
 		h.step(s, f.Network).took(h.now().Sub(began)).Str("outcome", "goes_on").Msg("a step is proven")
-		h.toNext(w, vis, s, token, f, note)
-		return
+		return h.toNext(vis, f, note)
 	}
 	standing, note := h.complete(r.Context(), s.Session, o)
 	h.step(s, f.Network).outcome(o, standing, note).took(h.now().Sub(began)).Msg("a sign-in ended")
-	h.toEnd(w, vis, s, token, note, f.Network)
+	return h.toEnd(vis, note, f.Network)
 }
 
 // find returns the flow that a return with this state belongs to, and the session's token that it is about.
@@ -96,59 +94,54 @@ func (h *Handler) find(w http.ResponseWriter, r *http.Request, state string) (fl
 	default:
 		return f, token, true
 	}
-	if h.cookies.Made(state) {
+	if h.cookies.Made(state) && h.attempts.MayVoid(flow.Hash(state), h.now()) {
 		h.void(r.Context(), state)
 	}
 	return flow.Flow{}, "", false
 }
 
-// spend uses up the attempt of a session that is still pending. If that is not to be had it answers, and
-// returns false.
+// spend uses up the attempt of a session that is still pending. If it cannot, it returns the reply.
 //
 // The session is read first: where JetStream is away the attempt stays whole, so that a reload goes on with
 // it, and a session that has ended lets no code be posted, however much later than the store's memory of
 // spent attempts it is replayed.
-func (h *Handler) spend(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, vis visitor, f flow.Flow,
-	token sessions.Token,
-) (sessions.Status, bool) {
-	r, done := h.wait(w, r.WithContext(ctx), vis, "?"+r.URL.RawQuery) // this very return
-	if r == nil {
-		return sessions.Status{}, false
+func (h *Handler) spend(vis *visit, f flow.Flow) *reply {
+	done, full := h.wait(vis)
+	if full != nil {
+		return full
 	}
 	defer done()
-	lease := h.sessions.AskLeaseOf(r.Context(), token.ID())
-	s, err := h.read(r, &vis, token, h.sessions.ReadPending)
-	if err != nil {
-		h.drawReadError(w, r, vis, err, "?"+r.URL.RawQuery) // this very return
-		return s, false
+	lease := h.sessions.AskLeaseOf(vis.r.Context(), vis.token.ID())
+	if re := h.read(vis, h.sessions.ReadPending); re != nil {
+		return re
 	}
+	s := vis.status
 	if s.State != sessions.Pending {
 		h.step(s, f.Network).Str("outcome", "late").Msg("a return came for a session that has ended")
-		h.toPage(w, vis, token)
-		return s, false
+		return h.toPage(vis)
 	}
 	if h.closed(s) { // the attempt stays whole: a reload goes on once the account is back
 		h.step(s, f.Network).Str("outcome", "closed").
 			Msg("a return came for an account that is out of service")
-		h.draw(w, h.sessionView(vis, s, token))
-		return s, false
+		return &reply{page: h.sessionView(vis)}
 	}
-	if !h.stillOurs(lease, w, r, vis, f, s, token) || !h.isNext(w, r, vis, f, s, token) {
-		return s, false
+	if re := h.checkLease(vis, f, lease); re != nil {
+		return re
 	}
-	switch err := h.sessions.Redeem(r.Context(), s.ID, flow.Hash(f.Attempt.State)); {
+	if re := h.checkStep(vis, f); re != nil {
+		return re
+	}
+	switch err := h.sessions.Redeem(vis.r.Context(), s.ID, flow.Hash(f.Attempt.State)); {
 	case errors.Is(err, sessions.ErrRedeemed):
 		h.step(s, f.Network).Str("outcome", "repeated").Msg("a return came again")
-		h.toNotice(w, vis, token, noteChecking, f.Network)
-		return s, false
+		return h.toNotice(vis, noteChecking, f.Network)
 	case err != nil:
 		// Perhaps spent, perhaps not: without a clear success no code is posted.
-		h.drawReadError(w, r, vis, err, h.pageURL(token, vis.chosen))
-		return s, false
+		vis.again = h.pageURL(vis)
+		return h.replyReadError(vis, err)
 	}
 	h.stepped(s.Session, timeline.Event{Name: timeline.EventReturned, Network: f.Network})
-	return s, true
+	return nil
 }
 
 // judge asks identity networks who somebody is, and judges what they say.
@@ -227,8 +220,8 @@ func (h *judge) accept(ctx context.Context, n *network.Network, who network.Iden
 		refused.Rule = rule
 		return refused, nil
 	}
-	switch err := h.bind(ctx, n, who, s); {
-	case errors.Is(err, store.ErrIdentityBound):
+	switch err := h.hold(ctx, n, who, s); {
+	case errors.Is(err, store.ErrIdentityHeld):
 		refused.Rule = sessionfailure.RuleOneIdentity
 		return refused, nil
 	case err != nil:
@@ -236,18 +229,18 @@ func (h *judge) accept(ctx context.Context, n *network.Network, who network.Iden
 		return sessions.Outcome{}, &failure{stage: stageRules, class: classStore, note: noteUnsaved}
 	}
 	verified := sessions.Outcome{State: sessions.Verified, Network: n.ID()}
-	if s.Level == proof.Account { // isNext has seen to it, or this network has
+	if s.Level == proof.Account { // checkStep has seen to it, or this network has
 		verified.Reached = proof.Account
 	}
 	return verified, nil
 }
 
-// bind lets the identity stand for the session's user, where the network's rules or the account ask that it
-// stands for no other, or for few. The error is store.ErrIdentityBound if it stands for others.
-func (h *judge) bind(ctx context.Context, n *network.Network, who network.Identity,
+// hold lets the identity stand for the session's user, where the network's rules or the account ask that it
+// stands for no other, or for few. The error is store.ErrIdentityHeld if it stands for others.
+func (h *judge) hold(ctx context.Context, n *network.Network, who network.Identity,
 	s sessions.Session) error {
 	if hold, wanted := rules.Hold(n.Rules(), n.Namespace(), who, s); wanted {
-		if err := h.sessions.BindIdentity(ctx, hold); err != nil {
+		if err := h.sessions.HoldIdentity(ctx, hold); err != nil {
 			return err
 		}
 	}
@@ -255,5 +248,14 @@ func (h *judge) bind(ctx context.Context, n *network.Network, who network.Identi
 	if a.MaxUsers == 0 {
 		return nil
 	}
-	return h.sessions.BindSlot(ctx, rules.Slots(a.MaxUsers, n.Rules(), n.Namespace(), who, s))
+	return h.sessions.HoldSlot(ctx, rules.Slots(a.MaxUsers, n.Rules(), n.Namespace(), who, s))
+}
+
+// toEnd sends the browser to the clean page, with a notice where the end is in doubt.
+func (h *Handler) toEnd(vis *visit, note notice, network string) *reply {
+	if note != "" {
+		return h.toNotice(vis, note, network)
+	}
+	h.stepped(vis.status.Session, timeline.Event{Name: timeline.EventFinished, Network: network})
+	return h.toPage(vis)
 }

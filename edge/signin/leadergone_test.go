@@ -3,6 +3,7 @@ package signin_test
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -71,6 +72,31 @@ func TestPeopleOutlastTheLeader(t *testing.T) {
 	}
 }
 
+// A press that waits for its network's metadata takes no place of those who wait for the store.
+func TestHangingNetworkTakesNoPlaceOfTheStore(t *testing.T) {
+	t.Parallel()
+	evil := newEvil(t)
+	evil.hold = make(chan struct{})
+	r := newRig(t, setup{evil: evil, waiting: limit.NewWaiting(limit.MaxStoreWait, 1)})
+	_, token := r.session()
+	_, other := r.session()
+	waits, b := r.browser(), r.browser()
+	waits.Get(waits.page(token))
+	pressed := make(chan answer)
+	go func() {
+		pressed <- waits.Post(r.base+"/signin", url.Values{
+			"session": {token.Reveal()}, "action": {"continue"}, "network": {"evil"},
+		})
+	}()
+	for late := time.Now().Add(2 * time.Second); time.Now().Before(late); { // a place counts after a second
+		b.Get(b.page(other)).WantPage(t, http.StatusOK, headingAsk)
+	}
+	<-evil.hold
+	if a := <-pressed; a.Status != http.StatusSeeOther {
+		t.Errorf("the press: %d\n%s", a.Status, a.Body)
+	}
+}
+
 // While the maximum waits, a page and a return are refused at once, and the attempt is not spent.
 func TestNoPlaceToWait(t *testing.T) {
 	t.Parallel()
@@ -78,12 +104,12 @@ func TestNoPlaceToWait(t *testing.T) {
 	session, token := r.session()
 	b := r.browser()
 	back := b.back(token, "sailor_42", "sign-in")
-	_, done, err := r.setup.waiting.Begin(t.Context())
+	_, done, err := r.setup.waiting.Begin(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	natstest.Await(t, "that place is one of who waits", func() bool {
-		_, free, err := r.setup.waiting.Begin(t.Context())
+		_, free, err := r.setup.waiting.Begin(t.Context(), 0)
 		if err == nil {
 			free()
 		}

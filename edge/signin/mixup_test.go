@@ -20,6 +20,8 @@ type evil struct {
 	server *httptest.Server
 	posts  atomic.Int32 // to its token endpoint
 	cut    atomic.Bool  // it closes the connection when a code arrives
+	// hold receives each request for its metadata, which is answered when it is taken; none is held when nil
+	hold chan struct{}
 }
 
 func newEvil(t *testing.T) *evil {
@@ -27,6 +29,9 @@ func newEvil(t *testing.T) *evil {
 	e := &evil{}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		if e.hold != nil {
+			e.hold <- struct{}{}
+		}
 		_ = json.NewEncoder(w).Encode(map[string]any{
 			"issuer": e.server.URL, "authorization_endpoint": e.server.URL + "/authorize",
 			"token_endpoint": e.server.URL + "/token", "jwks_uri": e.server.URL + "/jwks",
@@ -111,7 +116,7 @@ func TestProviderClosesAKeptConnection(t *testing.T) {
 		back := url.Values{"code": {"c"}, "state": {asked.Get("state")}}
 		page := b.Follow(b.Get(r.base + "/signin/evil/callback?" + back.Encode()))
 		page.WantPage(t, http.StatusOK, headingAsk)
-		if cut && !strings.Contains(page.Body, "did not answer. Nothing was decided.") {
+		if cut && !strings.Contains(page.Body, "did not respond. Nothing was decided.") {
 			t.Errorf("no notice:\n%s", page.Body)
 		}
 		r.want(session.ID, sessions.Pending, sessions.NoReason)

@@ -8,9 +8,9 @@ import (
 
 	"verifyd/edge/flow"
 	"verifyd/natsconf"
+	"verifyd/natsconf/once"
 	"verifyd/sessions"
 	"verifyd/sessions/modelcheck"
-	"verifyd/sessions/once"
 	"verifyd/sessions/proof"
 	"verifyd/sessions/store"
 )
@@ -21,7 +21,7 @@ import (
 // cancel, read, and, if the session requires a code, send right and wrong ones.
 //
 //	step of the model   stands for
-//	read                Handler.spend up to Handler.isNext; api.session, api.cancel and confirmable
+//	read                Handler.spend up to Handler.checkStep; api.session, api.cancel and confirmable
 //	redeem              Writer.Redeem (package once)
 //	ask                 judge.verdict
 //	prove               verdicts.goOn, Proofs.AwaitCode
@@ -355,7 +355,7 @@ func (m *endModel) read(s *endState, e int) {
 		es.outcome, es.at = canceled, guard
 	case es.request >= giveRight:
 		es.at = try
-	case s.proven: // Handler.isNext
+	case s.proven: // Handler.checkStep
 		s.ends(e)
 	default:
 		es.at = redeem

@@ -11,33 +11,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
-	"github.com/rs/zerolog"
-
-	"verifyd/edge/flow"
-	"verifyd/edge/limit"
 	"verifyd/edge/network"
 	"verifyd/edge/page"
 	"verifyd/edge/page/drawn"
 )
-
-// pages is what the pages are made of, and how they are drawn.
-type pages struct {
-	networks
-	material
-
-	accounts Accounts
-	store    *limit.Waiting
-	log      zerolog.Logger
-	now      func() time.Time
-
-	origin   string // of the base URL
-	prefix   string // its path, without a slash at its end
-	https    bool
-	browsers flow.Browsers
-	drawn    *drawn.Pages[drawing]
-}
 
 // material is what pages are drawn with.
 type material struct {
@@ -226,7 +204,7 @@ func (p *pages) draw(w http.ResponseWriter, v view) {
 		head.Set("Retry-After", strconv.Itoa(v.retryAfter))
 	}
 	w.WriteHeader(v.status)
-	_, _ = w.Write(body) //nolint:gosec // html/template drew it; the client may be gone
+	_, _ = w.Write(body) // the client may be gone
 }
 
 //go:embed web

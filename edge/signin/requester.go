@@ -8,6 +8,11 @@ import (
 	looks "verifyd/edge/branding"
 )
 
+// Accounts reports how end users know an integrator's account.
+type Accounts interface {
+	Requester(account string) (a Requester, ok bool)
+}
+
 // Requester is an integrator as end users see it.
 type Requester struct {
 	ID   string // of its account

@@ -205,7 +205,7 @@ func TestProviderThatIsDown(t *testing.T) {
 	r.stopProvider()
 	page := b.Follow(b.Get(back))
 	page.WantPage(t, http.StatusOK, headingAsk)
-	if !strings.Contains(page.Body, "<bdi>Example Network</bdi> did not answer") {
+	if !strings.Contains(page.Body, "<bdi>Example Network</bdi> did not respond") {
 		t.Errorf("no notice\n%s", page.Body)
 	}
 	r.want(session.ID, sessions.Pending, sessions.NoReason)
@@ -222,13 +222,13 @@ func TestProviderThatWasNeverUp(t *testing.T) {
 	if a.Header.Get("Set-Cookie") != "" {
 		t.Error("an attempt that could not begin set a cookie")
 	}
-	if page := b.Follow(a); !strings.Contains(page.Body, "<bdi>Example Network</bdi> did not answer") {
+	if page := b.Follow(a); !strings.Contains(page.Body, "<bdi>Example Network</bdi> did not respond") {
 		t.Errorf("no notice\n%s", page.Body)
 	}
 	page := b.Get(b.page(token)) // without a notice: a user who has just come
 	for _, part := range []string{
 		`aria-describedby="away-example"`, `id="away-example"`,
-		"<bdi>Example Network</bdi> does not answer right now",
+		"<bdi>Example Network</bdi> is not responding right now",
 	} {
 		if !strings.Contains(page.Body, part) {
 			t.Errorf("the button does not say %q\n%s", part, page.Body)

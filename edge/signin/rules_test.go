@@ -28,10 +28,10 @@ func TestRulesRefuse(t *testing.T) {
 		says  string
 	}{
 		"not allowed": {
-			netsettings.Rules{AllowSubjects: []string{"captain"}}, failure.RuleAllow, "is not let in here",
+			netsettings.Rules{AllowSubjects: []string{"captain"}}, failure.RuleAllow, "is not accepted here",
 		},
 		"denied": {
-			netsettings.Rules{DenySubjects: []string{"sailor_42"}}, failure.RuleDeny, "is not let in here",
+			netsettings.Rules{DenySubjects: []string{"sailor_42"}}, failure.RuleDeny, "is not accepted here",
 		},
 		"without e-mail": {
 			netsettings.Rules{EmailDomains: []string{"example.com"}}, failure.RuleEmailDomains,
@@ -70,9 +70,9 @@ func TestEachRuleIsExplained(t *testing.T) {
 		failure.RuleEmailDomains: "Confirm such an address at <bdi>Example Network</bdi>",
 		failure.RuleAccountAge:   "is too new",
 		failure.RuleGroups:       "Join the group at <bdi>Example Network</bdi>",
-		failure.RuleAllow:        "is not let in here",
-		failure.RuleDeny:         "is not let in here",
-		failure.RuleOneIdentity:  "We do not tell which",
+		failure.RuleAllow:        "is not accepted here",
+		failure.RuleDeny:         "is not accepted here",
+		failure.RuleOneIdentity:  "We cannot say which one",
 		"of a later build":       "You were not verified",
 	} {
 		s, token := r.session()

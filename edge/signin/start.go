@@ -1,6 +1,7 @@
 package signin
 
 import (
+	"context"
 	"net/http"
 
 	"verifyd/edge/flow"
@@ -19,114 +20,111 @@ const (
 )
 
 // start answers POST /signin, a press on one of the page's buttons.
-func (h *Handler) start(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) start(w http.ResponseWriter, r *http.Request) *reply {
 	if err := h.csrf.Check(r); err != nil {
 		h.log.Info().Err(err).Msg("a press on the sign-in page was refused")
-		h.draw(w, h.view(h.visitor(r, ""), pageForeign))
-		return
+		return &reply{page: h.view(h.visit(r, ""), pageForeign)}
 	}
 	if status := page.ReadForm(w, r, maxFormBytes); status != 0 {
-		h.drawMalformed(w, h.visitor(r, ""), status, "")
-		return
+		return h.replyMalformed(h.visit(r, ""), status)
 	}
-	vis := h.visitor(r, page.Single(r.PostForm, "lang"))
+	vis := h.visit(r, page.Single(r.PostForm, "lang"))
 	token, err := sessions.ParseToken(page.Single(r.PostForm, "session"))
 	if err != nil {
-		h.draw(w, h.view(vis, pageUnknown))
-		return
+		return &reply{page: h.view(vis, pageUnknown)}
 	}
-	if !h.mayStart(w, r, vis, token) {
-		return
+	vis.token = token
+	vis.again = h.pageURL(vis)
+	if re := h.checkStarts(vis); re != nil {
+		return re
 	}
-	r, done := h.wait(w, r, vis, h.pageURL(token, vis.chosen))
-	if r == nil {
-		return
+	done, full := h.wait(vis)
+	if full != nil {
+		return full
 	}
 	defer done()
-	s, err := h.read(r, &vis, token, h.sessions.ReadPending)
-	switch action := page.Single(r.PostForm, "action"); {
-	case err != nil:
-		h.drawReadError(w, r, vis, err, h.pageURL(token, vis.chosen))
-	case s.State != sessions.Pending, h.closed(s):
-		h.toPage(w, vis, token) // which says so
-	case action == actionDecline:
-		h.decline(w, r, vis, s, token)
-	case action == actionContinue:
-		h.leave(w, r, vis, s, token)
-	case action == actionStop:
-		h.stop(w, r, vis, s, token)
+	if re := h.read(vis, h.sessions.ReadPending); re != nil {
+		return re
+	}
+	if vis.status.State != sessions.Pending || h.closed(vis.status) {
+		return h.toPage(vis) // which says so
+	}
+	switch page.Single(r.PostForm, "action") {
+	case actionDecline:
+		return h.decline(vis)
+	case actionContinue:
+		return h.leave(w, vis, done)
+	case actionStop:
+		return h.stop(vis)
 	default:
-		h.drawMalformed(w, vis, http.StatusBadRequest, h.pageURL(token, vis.chosen))
+		return h.replyMalformed(vis, http.StatusBadRequest)
 	}
 }
 
-// drawMalformed answers what our page does not send. again is the page to start from, where the session is
+// replyMalformed is for what our page does not send. The page to start from is there where the session is
 // known.
-func (p *pages) drawMalformed(w http.ResponseWriter, vis visitor, status int, again string) {
+func (p *pages) replyMalformed(vis *visit, status int) *reply {
 	v := p.view(vis, pageMalformed)
-	v.status, v.Again = status, again
-	p.draw(w, v)
+	v.status, v.Again = status, vis.again
+	return &reply{page: v}
 }
 
 // decline completes the session as the user wishes.
-func (h *Handler) decline(w http.ResponseWriter, r *http.Request, vis visitor, s sessions.Status,
-	token sessions.Token) {
-	if !h.free(w, r, vis, s, token) {
-		return
+func (h *Handler) decline(vis *visit) *reply {
+	if re := h.checkDecline(vis); re != nil {
+		return re
 	}
 	o := sessions.Outcome{State: sessions.Failed, Reason: sessions.Declined}
-	standing, note := h.complete(r.Context(), s.Session, o)
-	h.step(s, "").outcome(o, standing, note).Msg("declined on the sign-in page")
-	h.toEnd(w, vis, s, token, note, "")
+	standing, note := h.complete(vis.r.Context(), vis.status.Session, o)
+	h.step(vis.status, "").outcome(o, standing, note).Msg("declined on the sign-in page")
+	return h.toEnd(vis, note, "")
 }
 
-// leave sends the browser to the identity network, with a cookie to know it again by.
-func (h *Handler) leave(w http.ResponseWriter, r *http.Request, vis visitor, s sessions.Status,
-	token sessions.Token) {
+// leave sends the browser to the identity network, with a cookie to know it again by. done ends the wait for
+// the store: people who wait for a network take no places of those who wait for the store.
+func (h *Handler) leave(w http.ResponseWriter, vis *visit, done func()) *reply {
+	r, s := vis.r, vis.status
 	progress, err := h.sessions.AskProgressOf(r.Context(), s.Session)()
 	if err != nil {
-		h.drawReadError(w, r, vis, err, h.pageURL(token, vis.chosen))
-		return
+		return h.replyReadError(vis, err)
 	}
 	if progress.Network != "" {
-		h.toPage(w, vis, token) // where the code is, or that it is elsewhere
-		return
+		return h.toPage(vis) // where the code is, or that it is elsewhere
 	}
-	n, platform := h.next(s.Session, page.Single(r.PostForm, "network"), progress, vis.browser(s.ID))
+	n, platform := h.next(s.Session, page.Single(r.PostForm, "network"), progress, vis.browser())
 	if n == nil {
-		h.drawMalformed(w, vis, http.StatusBadRequest, h.pageURL(token, vis.chosen))
-		return
+		return h.replyMalformed(vis, http.StatusBadRequest)
 	}
 	id := n.ID()
 	if vis.id == "" { // the page that has this button set a cookie
 		h.step(s, id).Str("outcome", "no_cookie").Msg("a press came without the page's cookie")
 		v := h.view(vis, pageCookies)
-		v.Again = h.pageURL(token, vis.chosen)
-		h.draw(w, v)
-		return
+		v.Again = vis.again
+		return &reply{page: v}
 	}
-	if !h.acquireLease(w, r, vis, s, token) {
-		return
+	if re := h.acquireLease(vis); re != nil {
+		return re
 	}
 	f := flow.Flow{
-		About: token.Reveal(), Network: id, Attempt: h.cookies.NewAttempt(), IssuedAt: h.now(),
-		Browser: vis.browser(s.ID), Lang: vis.chosen, Platform: platform,
+		About: vis.token.Reveal(), Network: id, Attempt: h.cookies.NewAttempt(), IssuedAt: h.now(),
+		Browser: vis.browser(), Lang: vis.chosen, Platform: platform,
 	}
-	to, err := n.AuthURL(r.Context(), f.Attempt)
+	done()
+	ctx, cancel := context.WithTimeout(vis.r.Context(), h.judgeWithin)
+	defer cancel()
+	to, err := n.AuthURL(ctx, f.Attempt)
 	if err != nil {
 		t := failureOf(err)
 		h.step(s, id).failure(t).Msg("a sign-in could not start")
 		h.recordFailure(s.Session, id, t)
-		h.giveUp(r.Context(), s.ID, f.Browser)
-		h.toNotice(w, vis, token, t.note, id)
-		return
+		h.giveUp(vis.r.Context(), s.ID, f.Browser)
+		return h.toNotice(vis, t.note, id)
 	}
 	h.cookies.MakeRoom(w, r)
 	if err := h.cookies.Keep(w, f, s.ExpiresAt.Add(lateReturn)); err != nil {
-		h.drawReadError(w, r, vis, err, h.pageURL(token, vis.chosen))
-		return
+		return h.replyReadError(vis, err)
 	}
 	h.step(s, id).Msg("a sign-in started")
 	h.stepped(s.Session, timeline.Event{Name: timeline.EventSignIn, Network: id})
-	page.SeeOther(w, to)
+	return &reply{to: to}
 }

@@ -3,36 +3,42 @@ package signin
 import (
 	"context"
 	"errors"
-	"net/http"
 	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.opentelemetry.io/otel/trace"
 
 	"verifyd/edge/flow"
 	"verifyd/edge/network"
+	"verifyd/edge/web"
+	"verifyd/natsconf"
+	"verifyd/natsconf/wait"
 	"verifyd/sessions"
 	"verifyd/sessions/proof"
+	"verifyd/sessions/store"
 	"verifyd/sessions/timeline"
+	"verifyd/sessions/tracing"
 )
 
 // A session whose level is proof.Account is signed in for twice: first with a network that proves the
 // platform account, then with an identity network, in one browser. If that network is both, one sign-in does.
 // One whose level is proof.Code is signed in for once, and then shows a code.
 
-// isNext reports whether a return is the step that its session waits for. If it is not, the page says what
-// is, and the attempt stays whole.
-func (h *Handler) isNext(w http.ResponseWriter, r *http.Request, vis visitor, f flow.Flow, s sessions.Status,
-	token sessions.Token) bool {
-	progress, err := h.sessions.AskProgressOf(r.Context(), s.Session)()
+// checkStep lets a return go on if it is the step that its session waits for. If it is not, the page says
+// what is, and the attempt stays whole.
+func (h *Handler) checkStep(vis *visit, f flow.Flow) *reply {
+	s := vis.status.Session
+	progress, err := h.sessions.AskProgressOf(vis.r.Context(), s)()
 	if err != nil {
-		h.drawReadError(w, r, vis, err, "?"+r.URL.RawQuery) // this very return
-		return false
+		return h.replyReadError(vis, err)
 	}
-	n := h.networkOf(f, s.Session)
-	if progress.Network != "" || n != nil && !f.Platform && h.comesSecond(s.Session, n, progress, f.Browser) {
-		h.step(s, f.Network).Str("outcome", "out_of_order").Msg("a return came for another step")
-		h.toPage(w, vis, token)
-		return false
+	n := h.networkOf(f, s)
+	if progress.Network != "" || n != nil && !f.Platform && h.comesSecond(s, n, progress, f.Browser) {
+		h.step(vis.status, f.Network).Str("outcome", "out_of_order").Msg("a return came for another step")
+		return h.toPage(vis)
 	}
-	return true
+	return nil
 }
 
 // goesOn reports whether something is left to prove after a sign-in with this outcome.
@@ -41,12 +47,13 @@ func goesOn(s sessions.Session, f flow.Flow, o sessions.Outcome) bool {
 }
 
 // goOn stores what was proven, and returns the notice for the user where it cannot be said that it is stored.
-func (h *verdicts) goOn(ctx context.Context, s sessions.Session, f flow.Flow, vis visitor) notice {
+// cookie is that of the browser.
+func (h *verdicts) goOn(ctx context.Context, s sessions.Session, f flow.Flow, cookie string) notice {
 	return h.offer(ctx, s.ID, func(ctx context.Context) error {
 		if f.Platform {
 			return h.sessions.ProvePlatform(ctx, s.ID, f.Browser, f.Network)
 		}
-		err := h.sessions.AwaitCode(ctx, s, f.Browser, vis.id, f.Network)
+		err := h.sessions.AwaitCode(ctx, s, f.Browser, cookie, f.Network)
 		if errors.Is(err, proof.ErrSignedIn) {
 			return nil // the page says that the code is elsewhere
 		}
@@ -81,11 +88,10 @@ func (p *pages) addProgress(v *view, s sessions.Session, progress proof.Progress
 	}
 }
 
-// drawConfirm shows the code in the browser that signed in, and in any other that it is there.
-func (h *Handler) drawConfirm(w http.ResponseWriter, vis visitor, s sessions.Status, token sessions.Token,
-	progress proof.Progress) {
-	k := pageSignedIn
-	if progress.Browser == vis.browser(s.ID) {
+// replyConfirm shows the code in the browser that signed in, and in any other that it is there.
+func (h *Handler) replyConfirm(vis *visit, progress proof.Progress) *reply {
+	s, k := vis.status, pageSignedIn
+	if progress.Browser == vis.browser() {
 		k = pageConfirm
 	}
 	v := h.view(vis, k)
@@ -94,13 +100,13 @@ func (h *Handler) drawConfirm(w http.ResponseWriter, vis visitor, s sessions.Sta
 	v.addBranding(a)
 	v.values["network"] = h.networkName(vis.words, progress.Network)
 	v.Test, v.Caution = s.Test, true
-	v.Again, v.AgainText = h.pageURL(token, vis.chosen), "note.again"
+	v.Again, v.AgainText = vis.again, "note.again"
 	if k == pageConfirm {
-		v.Session, v.Facts, v.formAction = token.Reveal(), facts(s.Session), "'self'"
+		v.Session, v.Facts, v.formAction = vis.token.Reveal(), facts(s.Session), "'self'"
 		v.Code = h.sessions.CodeFor(s.ID, vis.id)
 		h.addExpiry(&v, s.Session)
 	}
-	h.draw(w, v)
+	return &reply{page: v}
 }
 
 // CodeShown returns the code in two halves, as it is read.
@@ -113,16 +119,85 @@ func (v *view) CodeSpelled() string { return strings.Join(strings.Split(v.Code, 
 
 // toNext sends the browser to the page that says what is left to prove, with a notice where it is in doubt
 // that this step is stored.
-func (h *Handler) toNext(w http.ResponseWriter, vis visitor, s sessions.Status, token sessions.Token,
-	f flow.Flow, note notice) {
+func (h *Handler) toNext(vis *visit, f flow.Flow, note notice) *reply {
 	if note != "" {
-		h.toNotice(w, vis, token, note, f.Network)
-		return
+		return h.toNotice(vis, note, f.Network)
 	}
 	proven := timeline.EventCode
 	if f.Platform {
 		proven = timeline.EventPlatform
 	}
-	h.stepped(s.Session, timeline.Event{Name: proven, Network: f.Network})
-	h.toPage(w, vis, token)
+	h.stepped(vis.status.Session, timeline.Event{Name: proven, Network: f.Network})
+	return h.toPage(vis)
+}
+
+// completePause is the pause between two offers of a verdict to JetStream.
+const completePause = 200 * time.Millisecond
+
+// verdicts stores what sign-ins come to.
+type verdicts struct {
+	sessions *store.Store
+	log      zerolog.Logger
+
+	// for how long a verdict is offered: a person has just signed in, and a server that is gone must not cost
+	// them that
+	completeWithin time.Duration
+}
+
+// offer writes until it is stored, and returns the notice for the user where it cannot be said that it is.
+// The verdict is there: that a browser does not wait for the answer takes nothing back, so the end of ctx
+// counts for nothing.
+func (h *verdicts) offer(ctx context.Context, id sessions.ID, write func(context.Context) error) notice {
+	ctx, cancel := wait.For(context.WithoutCancel(ctx), h.completeWithin)
+	defer cancel()
+	unstored := noteUnsaved
+	for {
+		err := write(ctx)
+		if err == nil {
+			return ""
+		}
+		if errors.Is(err, natsconf.ErrUncertain) {
+			unstored = noteUnconfirmed // an offer may be stored, though nobody said so
+		}
+		h.log.Warn().Err(err).Str("sid", string(id)).Msg("a verdict is not stored yet")
+		select {
+		case <-time.After(completePause):
+		case <-ctx.Done():
+			return unstored
+		}
+	}
+}
+
+// complete ends the session with a verdict. It returns the state that is stored afterwards, which is
+// another's if that came first, and the notice for the user if it is unknown whether any is stored. The clean
+// page shows what stands, so to have come second is no failure.
+func (h *verdicts) complete(ctx context.Context, s sessions.Session,
+	o sessions.Outcome) (standing sessions.State, doubt notice) {
+	ctx, done := web.Step(ctx, "complete session", trace.SpanKindProducer, tracing.Network.String(o.Network))
+	defer func() { done(string(standing)) }()
+	doubt = h.offer(ctx, s.ID, func(ctx context.Context) error {
+		c, err := h.sessions.Complete(ctx, s, o)
+		switch {
+		case err == nil, errors.Is(err, sessions.ErrCompleted):
+			standing = c.State
+			return nil
+		case errors.Is(err, sessions.ErrExpired), errors.Is(err, sessions.ErrNotFound):
+			standing = sessions.Expired
+			return nil
+		}
+		return err
+	})
+	return standing, doubt
+}
+
+// void spends the attempt of a return to a browser that did not begin it. Somebody may have sent its user to
+// the identity network's page: the address that this browser now shows would sign the person who began in as
+// them.
+func (h *verdicts) void(ctx context.Context, state string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.completeWithin)
+	defer cancel()
+	err := h.sessions.Redeem(ctx, "", flow.Hash(state))
+	if err != nil && !errors.Is(err, sessions.ErrRedeemed) {
+		h.log.Warn().Err(err).Msg("an attempt whose return came to another browser could not be spent")
+	}
 }

@@ -71,7 +71,7 @@ func TestTestSessionWithoutATestNetwork(t *testing.T) {
 	r := newRig(t, setup{noTest: true})
 	b := r.browser()
 	s, token := r.session(ofTestKey)
-	b.Get(b.page(token)).WantPage(t, http.StatusGone, "This test cannot go on")
+	b.Get(b.page(token)).WantPage(t, http.StatusGone, "This test cannot continue")
 	r.want(s.ID, sessions.Pending, sessions.NoReason)
 }
 

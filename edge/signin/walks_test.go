@@ -294,7 +294,7 @@ func TestProviderDownInChromium(t *testing.T) {
 		chromiumtest.Click(buttonContinue),
 		chromedp.WaitNotPresent(buttonStop), chromedp.WaitVisible(chromedp.CSS(`.note[role="status"]`)))
 	if said := chromiumtest.Text(tab, t, ".note"); !strings.Contains(said,
-		"did not answer") {
+		"did not respond") {
 		t.Errorf("the notice %q", said)
 	}
 	r.want(session.ID, sessions.Pending, sessions.NoReason)

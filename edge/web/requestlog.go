@@ -40,6 +40,8 @@ type RequestEvent struct {
 	Code      problem.Code // of the problem document, if there was one
 	Err       error        // the cause of a 5xx; its text is for operators
 
+	WaitedForKey time.Duration // until the API key was known to be valid or not
+
 	Replayed bool // a repeat of a start, answered with the existing session
 
 	Route string        // the pattern

@@ -86,7 +86,7 @@ func NewServer(c ServerConfig) (*Server, error) {
 		return nil, fmt.Errorf("listen address %q: %w; write host:port, as in 127.0.0.1:8080", c.Listen, err)
 	}
 	if c.Handler == nil {
-		return nil, errors.New("edge: the server has no handler")
+		return nil, errors.New("web: the server has no handler")
 	}
 	return &Server{c: c, addr: c.Listen, ready: make(chan struct{})}, nil
 }

@@ -23,8 +23,8 @@ const (
 	BeforeSend     = "before-send" // the last moment before the first byte
 	AfterSend      = "after-send"  // the bytes have left, no answer was read
 	Answered       = "answered"    // the verdict is known
-	BeforeSettle   = "before-settle"
-	AfterSettle    = "after-settle"
+	BeforeResult   = "before-result"
+	AfterResult    = "after-result"
 	BeforeAck      = "before-ack"
 	AfterAck       = "after-ack"
 )
@@ -60,7 +60,7 @@ const (
 var All = []string{
 	BeforeCount, AfterCount, BeforeCreate, AfterCreate, BeforeRedeem, AfterRedeem, BeforeComplete,
 	AfterComplete, Taken, Connected,
-	BeforeClaim, AfterClaim, BeforeSend, AfterSend, Answered, BeforeSettle, AfterSettle, BeforeAck, AfterAck,
+	BeforeClaim, AfterClaim, BeforeSend, AfterSend, Answered, BeforeResult, AfterResult, BeforeAck, AfterAck,
 }
 
 // Waiting lists the points that only a delivery passes whose next try is far off.

@@ -54,6 +54,6 @@ func (e *DamageError) Error() string {
 	}
 	b.WriteString("\nPut back the files if you have them, restore a copy into another data directory " +
 		"(verifyd restore), or run verifyd recover, " +
-		"which keeps what is left and ends what cannot be known any more")
+		"which keeps what is left and ends what is no longer known")
 	return b.String()
 }

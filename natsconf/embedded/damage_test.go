@@ -24,6 +24,7 @@ import (
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/provision"
 	"verifyd/natsconf/topology"
+	"verifyd/natsconf/wait"
 )
 
 var damageSeeds = flag.Int("damage-seeds", 1,
@@ -78,7 +79,13 @@ func openStore(t *testing.T, dir string) (conn *natsconf.Conn, stop func()) {
 
 func tryStore(t *testing.T, dir string) (conn *natsconf.Conn, stop func(), err error) {
 	t.Helper()
-	e, err := embedded.Open(embedded.Options{DataDir: dir, Log: zerolog.Nop()})
+	return tryStoreAs(t, dir, embedded.SyncAlways)
+}
+
+func tryStoreAs(t *testing.T, dir string, sync embedded.SyncMode) (conn *natsconf.Conn, stop func(),
+	err error) {
+	t.Helper()
+	e, err := embedded.Open(embedded.Options{DataDir: dir, Sync: sync, Log: zerolog.Nop()})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -156,11 +163,13 @@ func lastOf(t *testing.T, conn *natsconf.Conn) map[string]uint64 {
 // contents reads a whole stream.
 func contents(t *testing.T, conn *natsconf.Conn, stream string) (all []string) {
 	t.Helper()
-	_, last, err := conn.Bounds(t.Context(), stream)
+	ctx, cancel := wait.For(t.Context(), natstest.TestTimeout) // its leader may be a new one
+	defer cancel()
+	_, last, err := conn.Bounds(ctx, stream)
 	if err != nil {
 		t.Fatal(err)
 	}
-	msgs, err := conn.Range(t.Context(), stream, ">", 1, last)
+	msgs, err := conn.Range(ctx, stream, ">", 1, last)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"verifyd/natsconf"
 	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/provision"
@@ -24,28 +25,7 @@ func TestDamagedServerIsRefilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped under -short: it runs three servers of its own")
 	}
-	tr := natstest.StartTrio(t)
-	conn := tr.Connect(t)
-	natstest.Ensure(t, conn)
-	for i := range 200 {
-		m := &nats.Msg{
-			Subject: fmt.Sprintf("claim.t%d.1", i), Data: []byte("{}"), Header: nats.Header{
-				jetstream.ExpectedLastSubjSeqHeader: {"0"},
-			},
-		}
-		if _, err := conn.JS.PublishMsg(t.Context(), m); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want := contents(t, conn, topology.StreamCompletions)
-	current := func() bool {
-		h := provision.Ensurer{Conn: conn,
-			Topology: topology.New(natstest.Options(conn))}.Health(t.Context())
-		return !slices.ContainsFunc(h.Streams, func(s provision.StreamHealth) bool {
-			return s.Err != nil || s.Current != 3
-		})
-	}
-	natstest.Await(t, "all copies are current", current)
+	tr, conn, want, current := filledTrio(t)
 	hurt := tr.Others(natstest.Leader(t, conn, topology.StreamCompletions))[0]
 	tr.Kill(hurt)
 	dir := filepath.Join(tr.Dir(), hurt)
@@ -71,15 +51,60 @@ func TestDamagedServerIsRefilled(t *testing.T) {
 		tr.Start(t, other)
 		natstest.Await(t, "all copies are current", current)
 	}
-	tr.Kill(hurt)
-	if err := embedded.InspectFiles(dir); err != nil {
+	leadsWithAll(t, tr, conn, hurt, want, current)
+}
+
+// A server whose store is gone comes back under its name with an empty one, and the others fill it.
+func TestLostServerIsFilledAnew(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("skipped under -short: it runs three servers of its own")
+	}
+	tr, conn, want, current := filledTrio(t)
+	lost := tr.Others(natstest.Leader(t, conn, topology.StreamCompletions))[0]
+	tr.Kill(lost)
+	if err := os.RemoveAll(filepath.Join(tr.Dir(), lost)); err != nil {
+		t.Fatal(err)
+	}
+	tr.Start(t, lost)
+	natstest.Await(t, "all copies are current again", current)
+	leadsWithAll(t, tr, conn, lost, want, current)
+}
+
+// filledTrio runs three servers with the topology and some messages. It returns the messages, and a function
+// that reports whether all copies of all streams are current.
+func filledTrio(t *testing.T) (tr *natstest.Trio, conn *natsconf.Conn, want []string, current func() bool) {
+	t.Helper()
+	tr = natstest.StartTrio(t)
+	conn = tr.Connect(t)
+	natstest.Ensure(t, conn)
+	for i := range 200 {
+		natstest.Publish(t, conn, fmt.Sprintf("claim.t%d.1", i), []byte("{}"),
+			nats.Header{jetstream.ExpectedLastSubjSeqHeader: {"0"}})
+	}
+	want = contents(t, conn, topology.StreamCompletions)
+	current = func() bool {
+		h := provision.Ensurer{Conn: conn,
+			Topology: topology.New(natstest.Options(conn))}.Health(t.Context())
+		return !slices.ContainsFunc(h.Streams, func(s provision.StreamHealth) bool {
+			return s.Err != nil || s.Current != 3
+		})
+	}
+	natstest.Await(t, "all copies are current", current)
+	return tr, conn, want, current
+}
+
+// leadsWithAll checks the files of a server that was filled, and that it has everything when it leads.
+func leadsWithAll(t *testing.T, tr *natstest.Trio, conn *natsconf.Conn, server string, want []string,
+	current func() bool) {
+	t.Helper()
+	tr.Kill(server)
+	if err := embedded.InspectFiles(filepath.Join(tr.Dir(), server)); err != nil {
 		t.Errorf("the server that was filled anew: %v", err)
 	}
-	tr.Start(t, hurt)
+	tr.Start(t, server)
 	natstest.Await(t, "all copies are current", current)
-	for natstest.Leader(t, conn, topology.StreamCompletions) != hurt {
-		natstest.StepDown(t, conn, topology.StreamCompletions)
-	}
+	natstest.Lead(t, conn, topology.StreamCompletions, server)
 	if have := contents(t, conn, topology.StreamCompletions); !slices.Equal(have, want) {
 		t.Errorf("%d messages of %d", len(have), len(want))
 	}

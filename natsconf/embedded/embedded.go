@@ -1,7 +1,6 @@
 package embedded
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
@@ -18,17 +17,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/natsconf"
-	"verifyd/natsconf/topology"
-)
-
-// SyncMode is when the embedded store syncs to the disk.
-type SyncMode string
-
-// The two modes. SyncInterval risks what was acknowledged in the last two minutes, if the machine loses
-// power.
-const (
-	SyncAlways   SyncMode = "always"
-	SyncInterval SyncMode = "interval"
 )
 
 const (
@@ -152,158 +140,11 @@ func (e *Server) Close() error {
 	return nil
 }
 
-// Serve runs the server until ctx ends and its store is closed. Once the store has failed to write, for
-// another reason than a full disk, this process does not use it again: the last writes, as the kernel still
-// shows them, may not be on the disk.
-func (e *Server) Serve(ctx context.Context) error {
-	if e.isAbandoned() {
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	e.latch.reset()
-	if err := e.prepare(); err != nil {
-		return err
-	}
-	ns, err := e.start()
-	if err != nil {
-		// Another process may have taken the port meanwhile. In-process connections need none, and commands
-		// read the new one.
-		e.port = server.RANDOM_PORT
-		return err
-	}
-	stopped := make(chan struct{})
-	go func() {
-		ns.WaitForShutdown()
-		close(stopped)
-	}()
-	if err := e.checkServed(ns); err != nil {
-		// it is not tried again in this process
-		e.latch.note(&Failure{Stream: "the start's check", At: time.Now(), Cause: err})
-		ns.Shutdown()
-		<-stopped
-		return err
-	}
-	e.StageInMemory() // the start has removed the links
-	witnessed := e.witness(ns)
-	e.up(ns)
-	defer e.down()
-	defer witnessed()
-	var cause error
-	select {
-	case <-ctx.Done():
-		cause = ctx.Err()
-	case cause = <-e.failed:
-	case <-e.Failed():
-		cause = e.Failure()
-		if e.isAbandoned() {
-			close(e.gone)
-			e.log.Error().Err(cause).Msg("the store has failed")
-			// the server itself goes on, so that commands can ask this process for its state
-			_ = ns.ShutdownJetStream()
-			<-ctx.Done()
-		}
-	case <-stopped:
-		return errors.New("the embedded NATS server stopped by itself")
-	}
-	// Clients are gone by now: the program stops the server last. Shutdown closes the store; only if we wait
-	// does the next start find it closed.
-	marks, _ := marksOf(ns)
-	ns.Shutdown()
-	<-stopped
-	if e.Failure() == nil {
-		e.remember(marks)
-	}
-	if ctx.Err() != nil {
-		witnessed()
-		e.saveCleanWitness(marks)
-	}
-	return cause
-}
-
-// isAbandoned reports whether the store has failed permanently.
-func (e *Server) isAbandoned() bool {
-	f, _ := e.latch.get()
-	return f != nil && !f.Full()
-}
-
-// StageInMemory makes the server stage atomic batches in memory, for the streams that exist. It is called
-// once more when the topology was made, before anything is published. If that is not possible, batches are
-// staged on disk, which is as correct and about half as fast.
-func (e *Server) StageInMemory() {
-	if err := e.staging.link(topology.StreamCompletions,
-		topology.BucketStream(topology.BucketSessions)); err != nil {
-		e.log.Debug().Err(err).Msg("atomic batches are staged on disk")
-	}
-}
-
 // Limit returns the size limit of the store, in bytes.
 func (e *Server) Limit() int64 { return e.storeBytes }
 
 // Free returns the bytes that are left on the store's filesystem.
 func (f *files) Free() (int64, error) { return FreeBytes(f.dataDir) }
-
-// Fail makes the server fail, so that its supervisor restarts it.
-func (e *Server) Fail(cause error) {
-	select {
-	case e.failed <- cause:
-	default: // it has failed already
-	}
-}
-
-func (e *Server) start() (*server.Server, error) {
-	e.staging.sever()
-	log := &serverLog{log: e.log, onError: e.noteWriteError}
-	ns, err := server.NewServer(&server.Options{
-		ServerName:             "verifyd",
-		Host:                   "127.0.0.1",
-		Port:                   e.port,
-		Username:               e.endpoint.User,
-		Password:               e.endpoint.Password,
-		NoSigs:                 true, // the program handles signals
-		DisableJetStreamBanner: true,
-		JetStream:              true,
-		StoreDir:               filepath.Join(e.dataDir, storeFolder),
-		JetStreamMaxStore:      e.storeBytes,
-		JetStreamMaxMemory:     64 << 20, // we have no memory streams
-		SyncAlways:             e.sync != SyncInterval,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("configure the embedded NATS server: %w", err)
-	}
-	ns.SetLogger(log, false, false)
-	ns.Start()
-	if !ns.ReadyForConnections(serverReady) || !ns.JetStreamEnabled() {
-		ns.Shutdown()
-		ns.WaitForShutdown()
-		return nil, fmt.Errorf("start the embedded NATS server: %w", log.reason())
-	}
-	addr, ok := ns.Addr().(*net.TCPAddr)
-	if !ok {
-		return nil, fmt.Errorf("the embedded NATS server listens on %v, not TCP", ns.Addr())
-	}
-	e.port = addr.Port
-	e.endpoint.URL = "nats://" + addr.String()
-	if err := writeEndpoint(filepath.Join(e.dataDir, EndpointFile), e.endpoint); err != nil {
-		ns.Shutdown()
-		ns.WaitForShutdown()
-		return nil, err
-	}
-	return ns, nil
-}
-
-func (e *Server) up(ns *server.Server) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.running = ns
-	close(e.ready)
-}
-
-func (e *Server) down() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.running = nil
-	e.ready = make(chan struct{})
-}
 
 // Credential returns whom the server lets in.
 func (e *Server) Credential() (user, password string) { return e.endpoint.User, e.endpoint.Password }

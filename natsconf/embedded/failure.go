@@ -4,14 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"verifyd/natsconf"
-	"verifyd/natsconf/topology"
 )
 
 // Failure reports that the embedded store could not write or sync. Messages that were under way then may be
@@ -25,8 +22,8 @@ type Failure struct {
 
 func (f *Failure) Error() string {
 	if f.Full() {
-		return fmt.Sprintf("the disk under the store is full since %s (%s: %v); the store is started "+
-			"anew and checked until it can write",
+		return fmt.Sprintf("the disk under the store is full since %s (%s: %v); the store is restarted "+
+			"and checked until it can write",
 			f.At.UTC().Format(time.RFC3339), f.Stream, f.Cause)
 	}
 	return fmt.Sprintf("the store failed to write to its disk at %s (%s: %v): this process has stopped "+
@@ -83,55 +80,4 @@ func (l *latch) get() (*Failure, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.failure, l.failed
-}
-
-// Failure returns why the store must not be used, or nil. It also asks the filesystem: a sync may end with
-// success although the filesystem could write no more. A filesystem that is healthy after an acknowledgement
-// was healthy at its sync.
-func (e *Server) Failure() error {
-	if f, _ := e.latch.get(); f != nil {
-		return f
-	}
-	if err := e.probe.fault(); err != nil {
-		e.failWrite("its filesystem", err)
-		f, _ := e.latch.get()
-		return f
-	}
-	return nil
-}
-
-// Failed returns a channel that is closed when the store fails the next time, or has failed.
-func (e *Server) Failed() <-chan struct{} {
-	_, failed := e.latch.get()
-	return failed
-}
-
-// failWrite marks the store as failed because something else of it could not be written.
-func (e *Server) failWrite(what string, cause error) {
-	e.latch.note(&Failure{Stream: what, At: time.Now(), Cause: cause})
-}
-
-// writeError begins the line that the server logs, once for each stream, when a write or a sync of a stream's
-// file has failed. After that it refuses all writes to the stream, mostly without an answer, and serves reads
-// from memory.
-const writeError = "Critical write error"
-
-// noteWriteError finds the failure of a stream in a line of the server's log. The staging stores of atomic
-// batches, which have names of their own, do not count: no caller got an answer that a batch was stored.
-func (e *Server) noteWriteError(format string, args []any) {
-	name, rest, ok := strings.Cut(strings.TrimPrefix(format, "Filestore ["), "] ")
-	if !ok || !strings.HasPrefix(rest, writeError) || !slices.Contains(topology.StreamNames(), name) {
-		return
-	}
-	cause := errors.New(rest)
-	if len(args) > 0 {
-		if err, ok := args[0].(error); ok {
-			cause = err
-		}
-	}
-	f := &Failure{Stream: name, At: time.Now(), Cause: cause}
-	if f.Full() && slices.Contains(topology.Unsynced, name) {
-		return // it lost only what it may lose; the health monitor reopens it
-	}
-	e.latch.note(f)
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/rs/zerolog"
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/embedded"
@@ -21,15 +20,8 @@ import (
 // The disk fails while a batch is written. What the server still has of it in memory must not be read: no
 // process may act on a write that never reached the disk.
 func TestWritesOfAFailedStoreAreNotReadBack(t *testing.T) {
-	disk, e := openOnDisk(t)
-	natstest.Serve(t, e)
-	<-e.Ready()
-	conn, err := natsconf.Connect(t.Context(), natsconf.ConnectOptions{Embedded: e, Log: zerolog.Nop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	natstest.Ensure(t, conn)
+	disk := ownDisk(t)
+	e, conn, _ := natstest.StartServer(t, embedded.Options{DataDir: disk.At})
 	e.StageInMemory() // a batch that cannot be staged is refused as a whole
 	w := natsconf.NewWriter(conn, topology.StreamCompletions)
 	natstest.Serve(t, w)
@@ -43,7 +35,7 @@ func TestWritesOfAFailedStoreAreNotReadBack(t *testing.T) {
 	for _, name := range names {
 		batch = append(batch, claim(name))
 	}
-	err = conn.PublishBatch(t.Context(), topology.StreamCompletions, batch...)
+	err := conn.PublishBatch(t.Context(), topology.StreamCompletions, batch...)
 	// The store's witness, which is written periodically, may meet the failure first: then nothing is sent.
 	refused := errors.Is(err, natsconf.ErrUnavailable) && strings.Contains(err.Error(), "witness")
 	if !errors.Is(err, natsconf.ErrUncertain) && !refused {
@@ -67,7 +59,8 @@ func TestWritesOfAFailedStoreAreNotReadBack(t *testing.T) {
 // The filesystem aborts its journal when a file outside of the store is synced. Nothing was written to the
 // store, which detects that when it is used.
 func TestJournalGivenUpIsAFailure(t *testing.T) {
-	disk, e := openOnDisk(t)
+	disk := ownDisk(t)
+	e := open(t, disk.At)
 	other, err := os.Create(filepath.Join(disk.At, "other"))
 	if err != nil {
 		t.Fatal(err)
@@ -88,21 +81,15 @@ func TestJournalGivenUpIsAFailure(t *testing.T) {
 	}
 }
 
-// openOnDisk opens a store on a disk of its own.
-func openOnDisk(t *testing.T) (*natstest.Disk, *embedded.Server) {
+// ownDisk makes a disk for a store.
+func ownDisk(t *testing.T) *natstest.Disk {
 	t.Helper()
 	t.Parallel()
 	natstest.NeedsEmbedded(t, "the disk under its store")
 	if testing.Short() {
 		t.Skip("skipped under -short: it makes a filesystem")
 	}
-	disk := natstest.NewDisk(t, filepath.Join(t.TempDir(), "store"))
-	e, err := embedded.Open(embedded.Options{DataDir: disk.At, Log: zerolog.Nop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = e.Close() })
-	return disk, e
+	return natstest.NewDisk(t, filepath.Join(t.TempDir(), "store"))
 }
 
 func claim(name string) *nats.Msg {

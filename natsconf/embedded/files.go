@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -15,12 +16,23 @@ import (
 	"verifyd/natsconf/topology"
 )
 
+// SyncMode is when the embedded store syncs to the disk.
+type SyncMode string
+
+// The two modes. SyncInterval risks what was acknowledged in the last two minutes, if the machine loses
+// power.
+const (
+	SyncAlways   SyncMode = "always"
+	SyncInterval SyncMode = "interval"
+)
+
 // files are the files of a store. They are checked against what they must have before a server opens them.
 type files struct {
 	dataDir    string
 	sync       SyncMode
 	log        zerolog.Logger
 	recovering bool // a recovery opened them
+	witnessing sync.Mutex
 
 	inspected bool              // they were checked against what they must have
 	minLast   map[string]uint64 // the last sequence that each stream must have

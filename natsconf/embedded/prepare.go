@@ -30,6 +30,11 @@ func (f *files) prepare() error {
 	if f.recovering {
 		found.witness = initialWitness() // everything is redelivered; ended deliveries stay ended
 	}
+	if slices.ContainsFunc(found.minor, func(d Damage) bool { return d.Stream == topology.StreamRetries }) {
+		// What was acknowledged may have waited in a lost schedule. Without the loss of one it had ended, or
+		// waits: to deliver it again could only repeat a POST.
+		found.witness.beginAnew()
+	}
 	if err := f.makeReady(found); err != nil {
 		return err
 	}
@@ -115,7 +120,7 @@ func (f *files) makeReady(found *inspection) error {
 	}
 	if w := found.witness; w != nil && w.Clean {
 		w.Clean = false
-		return writeWitness(f.dataDir, w)
+		return f.writeWitness(w)
 	}
 	return nil
 }

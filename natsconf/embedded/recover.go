@@ -107,7 +107,7 @@ func (e *Server) EndRecovery() error {
 		return err
 	}
 	w := &witness{Version: witnessVersion, At: time.Now().UTC(), Streams: e.withBlocks(marks)}
-	if err := writeWitness(e.dataDir, w); err != nil {
+	if err := e.writeWitness(w); err != nil {
 		return err
 	}
 	if err := os.Remove(e.recoveryPath()); err != nil {

@@ -303,19 +303,7 @@ func TestForeignStagingStopsNothing(t *testing.T) {
 // If the staging area cannot be redirected to memory, batches are stored anyway.
 func TestBatchesAreStoredWithoutMemory(t *testing.T) {
 	dir := t.TempDir()
-	e, err := embedded.Open(embedded.Options{DataDir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	stopServer := natstest.Serve(t, e)
-	t.Cleanup(func() { stopServer(); _ = e.Close() })
-	<-e.Ready()
-	conn, err := natsconf.Connect(t.Context(), natsconf.ConnectOptions{Embedded: e})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	natstest.Ensure(t, conn)
+	e, conn, _ := natstest.StartServer(t, embedded.Options{DataDir: dir})
 	if err := os.MkdirAll(filepath.Join(batchesOf(dir), "under way"), 0o700); err != nil {
 		t.Fatal(err)
 	}

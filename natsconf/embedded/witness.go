@@ -83,6 +83,15 @@ func initialWitness() *witness {
 	return anew
 }
 
+// beginAnew sets the consumers of deliveries to the beginnings of their streams.
+func (w *witness) beginAnew() {
+	for _, s := range initialWitness().Streams {
+		if m := w.mark(s.Name); m != nil {
+			m.Consumers = s.Consumers
+		}
+	}
+}
+
 // errNoWitness reports that it is not known what the store must have, as for one that an older build has
 // served.
 var errNoWitness = errors.New("there is no witness of the store")
@@ -108,14 +117,17 @@ func readWitness(dataDir string) (*witness, error) {
 	return &w, nil
 }
 
-func writeWitness(dataDir string, w *witness) error {
+// writeWitness replaces the file. The running server's goroutine and the end of a recovery may do so at once.
+func (f *files) writeWitness(w *witness) error {
 	text, err := json.Marshal(w)
 	if err != nil {
 		return fmt.Errorf("encode the store's witness: %w", err)
 	}
 	sum := sha256.Sum256(text)
 	b := append([]byte(hex.EncodeToString(sum[:])+"\n"), text...)
-	if err := storefile.Replace(filepath.Join(dataDir, WitnessFile), b); err != nil {
+	f.witnessing.Lock()
+	defer f.witnessing.Unlock()
+	if err := storefile.Replace(filepath.Join(f.dataDir, WitnessFile), b); err != nil {
 		return fmt.Errorf("write the store's witness: %w", err)
 	}
 	return nil
@@ -187,7 +199,7 @@ func (e *Server) keepWitness(ns *server.Server, stop <-chan struct{}) {
 // saveWitness writes the witness. A disk that cannot take it has failed, unless it is full: then the file
 // stays behind while the disk is full.
 func (e *Server) saveWitness(w *witness) {
-	err := writeWitness(e.dataDir, w)
+	err := e.writeWitness(w)
 	if err == nil {
 		return
 	}

@@ -22,22 +22,22 @@ import (
 )
 
 const (
-	// ClusterVariable is the switch: where it is set, tests run on three clustered NATS servers with three
+	// clusterVariable is the switch: where it is set, tests run on three clustered NATS servers with three
 	// copies of every stream instead of an embedded one. Each test binary has servers of its own, and each
 	// data directory an account of its own on them.
-	ClusterVariable = "VERIFYD_TEST_CLUSTER"
+	clusterVariable = "VERIFYD_TEST_CLUSTER"
 	// serversVariable makes a test binary be these servers. They run in a process of their own so that tests
 	// which look for goroutines left behind find none of theirs, and they end with the test binary, however
 	// it ends.
 	serversVariable = "VERIFYD_TEST_CLUSTER_SERVERS"
 
-	// Nodes is how many servers the cluster has, and Replicas how many copies it keeps.
-	Nodes    = 3
+	// nodes is how many servers the cluster has, and Replicas how many copies it keeps.
+	nodes    = 3
 	Replicas = 3
 )
 
 // OnCluster reports whether the tests run on a cluster.
-func OnCluster() bool { return os.Getenv(ClusterVariable) != "" }
+func OnCluster() bool { return os.Getenv(clusterVariable) != "" }
 
 // NeedsEmbedded skips a test that is about the embedded server itself, when the tests run on a cluster. why
 // says what of it.

@@ -62,13 +62,13 @@ func serveCluster(in io.Reader, out io.Writer) error {
 }
 
 func clusterServers(dir string) (servers []*server.Server, err error) {
-	ports, err := takePorts(Nodes)
+	ports, err := takePorts(nodes)
 	if err != nil {
 		return nil, err
 	}
 	routes := routesTo(ports)
 	accounts := &accounts{known: map[string]map[*server.Server]*server.Account{}}
-	for i := range Nodes {
+	for i := range nodes {
 		s, err := server.NewServer(&server.Options{
 			ServerName: fmt.Sprintf("node-%d", i+1), Host: "127.0.0.1", Port: server.RANDOM_PORT,
 			NoSigs: true, NoLog: true,
@@ -94,7 +94,7 @@ func awaitLeader(servers []*server.Server) error {
 	deadline := time.Now().Add(TestTimeout)
 	for time.Now().Before(deadline) {
 		for _, s := range servers {
-			if s.JetStreamIsLeader() && s.NumRoutes() > 0 && len(s.JetStreamClusterPeers()) == Nodes {
+			if s.JetStreamIsLeader() && s.NumRoutes() > 0 && len(s.JetStreamClusterPeers()) == nodes {
 				return nil
 			}
 		}

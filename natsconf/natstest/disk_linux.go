@@ -1,11 +1,15 @@
 package natstest
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,6 +23,8 @@ const (
 	// (EXT4_GOING_FLAGS_DEFAULT, EXT4_GOING_FLAGS_NOLOGFLUSH).
 	shutdownRequest  = 0x8004587d
 	afterFlush, lost = 0, 2
+	// freezeRequest and thawRequest are the kernel's FIFREEZE and FITHAW.
+	freezeRequest, thawRequest = 0xc0045877, 0xc0045878
 )
 
 // Disk is an ext4 filesystem of a test's own, in a file of another. What was written and not synced is in the
@@ -107,6 +113,43 @@ func (d *Disk) FailSyncs(t testing.TB) {
 func (d *Disk) Fail(t testing.TB) {
 	t.Helper()
 	shutDown(t, d.At, lost)
+}
+
+// Slow makes writes and syncs wait, each for about so long, until the test ends: the filesystem is frozen
+// again and again. None fails.
+func (d *Disk) Slow(t testing.TB, each time.Duration) {
+	t.Helper()
+	f, err := os.Open(d.At)
+	if err != nil {
+		t.Fatal(err)
+	}
+	freeze := func() error { return unix.IoctlSetInt(int(f.Fd()), freezeRequest, 0) }
+	if err := freeze(); err != nil {
+		t.Skipf("skipped: this kernel does not freeze a filesystem: %v", err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var slow sync.WaitGroup
+	slow.Go(func() {
+		for err == nil {
+			select {
+			case <-time.After(each):
+			case <-ctx.Done():
+			}
+			err = unix.IoctlSetInt(int(f.Fd()), thawRequest, 0)
+			if ctx.Err() != nil {
+				return
+			}
+			runtime.Gosched() // what waits goes on before the next is asked for
+			err = errors.Join(err, freeze())
+		}
+	})
+	t.Cleanup(func() {
+		stop()
+		slow.Wait()
+		if err = errors.Join(err, f.Close()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func shutDown(t testing.TB, at string, flags int) {

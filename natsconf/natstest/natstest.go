@@ -3,16 +3,23 @@
 package natstest
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"flag"
+	"fmt"
+	"maps"
+	"math"
 	"net/url"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 
@@ -20,6 +27,7 @@ import (
 	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/provision"
 	"verifyd/natsconf/topology"
+	"verifyd/natsconf/wait"
 )
 
 // Start runs an embedded server with the topology until the test ends, and returns a connection to it.
@@ -44,11 +52,31 @@ func StartIn(tb testing.TB, dir string) (conn *natsconf.Conn, stop func()) {
 	if OnCluster() {
 		return joinIn(tb, dir)
 	}
-	e, err := embedded.Open(embedded.Options{DataDir: dir, Log: zerolog.Nop()})
+	e, conn, stopServer := StartServer(tb, embedded.Options{DataDir: dir})
+	e.StageInMemory()
+	stop = sync.OnceFunc(func() {
+		conn.Close()
+		stopServer()
+		if err := e.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	tb.Cleanup(stop)
+	return conn, stop
+}
+
+// StartServer runs an embedded server of these options until the test ends, with the topology, and returns
+// it and a connection to it, also where the switch asks for three servers. stop ends the run; the server may
+// be served again under the same connection.
+func StartServer(tb testing.TB, o embedded.Options) (e *embedded.Server, conn *natsconf.Conn, stop func()) {
+	tb.Helper()
+	o.Log = zerolog.Nop()
+	e, err := embedded.Open(o)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	stopServer := Serve(tb, e)
+	tb.Cleanup(func() { _ = e.Close() })
+	stop = Serve(tb, e)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	select {
@@ -62,22 +90,9 @@ func StartIn(tb testing.TB, dir string) (conn *natsconf.Conn, stop func()) {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	tb.Cleanup(conn.Close)
 	Ensure(tb, conn)
-	e.StageInMemory()
-	stopped := false
-	stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		conn.Close()
-		stopServer()
-		if err := e.Close(); err != nil {
-			tb.Error(err)
-		}
-	}
-	tb.Cleanup(stop)
-	return conn, stop
+	return e, conn, stop
 }
 
 // joinIn is StartIn on the cluster: the servers stay when the test lets go of them.
@@ -151,7 +166,7 @@ func Options(c *natsconf.Conn) topology.Options {
 	}
 }
 
-// Ensure returns a server the topology, on a cluster with as many copies as it keeps.
+// Ensure creates the topology on a server, on a cluster with as many copies as that keeps.
 func Ensure(tb testing.TB, c *natsconf.Conn) {
 	tb.Helper()
 	o := Options(c)
@@ -179,7 +194,8 @@ func ensure(tb testing.TB, c *natsconf.Conn, part topology.Topology) {
 	}
 }
 
-// Serve runs an actor until the test ends or stop is called, which waits until it has returned.
+// Serve runs an actor until the test ends or stop is called, which waits until it has returned. On a cluster
+// an actor that has ended for want of a leader is served again, as the supervisor does.
 func Serve(tb testing.TB, actor interface {
 	Serve(ctx context.Context) error
 }) (stop func()) {
@@ -188,7 +204,11 @@ func Serve(tb testing.TB, actor interface {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := actor.Serve(ctx); err != nil && ctx.Err() == nil {
+		err := actor.Serve(ctx)
+		for OnCluster() && errors.Is(err, natsconf.ErrUnavailable) && ctx.Err() == nil {
+			err = actor.Serve(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
 			tb.Errorf("%v: %v", actor, err)
 		}
 	}()
@@ -197,11 +217,19 @@ func Serve(tb testing.TB, actor interface {
 	return stop
 }
 
+// FewAtOnce reports whether half as many tests run at once as otherwise: on a cluster, where each test's
+// streams are raft groups of three, and under the race detector, with which tests compute rather than wait.
+func FewAtOnce() bool {
+	build, known := debug.ReadBuildInfo()
+	return OnCluster() || known &&
+		slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}
+
 // Parallel lets so many of the tests that are marked as parallel run at once, however few processors there
-// are: they wait for disks, elections and time-outs, and hardly compute. On a cluster it lets half as many
-// run: there each test's streams are raft groups of three. The fuzzer's workers compute, and stay as many as
-// there are processors. Garbage is collected at five times what lives, unless GOGC says otherwise: at twice
-// it took a tenth of what tests compute. It is called in TestMain.
+// are: they wait for disks, elections and time-outs, and hardly compute. It lets half as many run where few
+// may (FewAtOnce). The fuzzer's workers compute, and stay as many as there are processors. Garbage is
+// collected at five times what lives, unless GOGC says otherwise: at twice it took a tenth of what tests
+// compute. It is called in TestMain.
 func Parallel(tests int) {
 	flag.Parse()
 	if os.Getenv("GOGC") == "" {
@@ -210,7 +238,7 @@ func Parallel(tests int) {
 	if f := flag.Lookup("test.fuzz"); f != nil && f.Value.String() != "" {
 		return
 	}
-	if OnCluster() {
+	if FewAtOnce() {
 		tests /= 2
 	}
 	if err := flag.Set("test.parallel", strconv.Itoa(tests)); err != nil {
@@ -221,6 +249,20 @@ func Parallel(tests int) {
 // TestTimeout bounds a test's wait for what takes moments: on a machine with other work they may be long,
 // and a test that is stuck ends.
 const TestTimeout = 2 * time.Minute
+
+// OnlyEntry returns the only entry of a bucket. A replica may be behind the leader, so it waits until the
+// entry can be read from whichever server answers.
+func OnlyEntry(tb testing.TB, kv jetstream.KeyValue) (e jetstream.KeyValueEntry) {
+	tb.Helper()
+	Await(tb, "the only entry of "+kv.Bucket(), func() bool {
+		names, err := kv.Keys(tb.Context())
+		if err == nil && len(names) == 1 {
+			e, err = kv.Get(tb.Context(), names[0])
+		}
+		return err == nil && e != nil
+	})
+	return e
+}
 
 // awaitLook is how long Await looks away: watching without a pause would take the processor from what is
 // awaited.
@@ -239,6 +281,96 @@ func Await(tb testing.TB, what string, is func() bool) {
 			tb.Fatalf("not within %s: %s", TestTimeout, what)
 		}
 	}
+}
+
+// AwaitConsumers waits until a stream has as many consumers: a cluster counts a deleted one for a moment
+// more. It fails the test if readings left theirs to the server, which deletes them after 30 s.
+func AwaitConsumers(tb testing.TB, c *natsconf.Conn, stream string, many int) {
+	tb.Helper()
+	began := time.Now()
+	Await(tb, fmt.Sprintf("%s has %d consumers", stream, many), func() bool {
+		s, err := c.JS.Stream(tb.Context(), stream)
+		return err == nil && s.CachedInfo().State.Consumers == many
+	})
+	if took := time.Since(began); took > 20*time.Second {
+		tb.Errorf("the consumers of readings stayed on %s for %s: they were left to the server", stream, took)
+	}
+}
+
+// Patient returns a context under which calls to the store wait for it, as those of requests do (package
+// wait). It is for what a test prepares: on a cluster the servers may elect a leader at any time.
+func Patient(tb testing.TB) context.Context {
+	ctx, cancel := wait.For(tb.Context(), TestTimeout)
+	tb.Cleanup(cancel)
+	return ctx
+}
+
+// Publish stores a message past the product's writers, as another program does, and returns its sequence. It
+// waits for a leader: on a cluster the servers may elect one at any time, for longer than the client tries by
+// itself, and one that steps down may leave a message without an answer, stored or not.
+func Publish(tb testing.TB, c *natsconf.Conn, subject string, data []byte, headers ...nats.Header) uint64 {
+	tb.Helper()
+	m := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}}
+	for _, h := range headers {
+		maps.Copy(m.Header, h)
+	}
+	for began := time.Now(); ; {
+		ctx, cancel := context.WithTimeout(tb.Context(), answerTimeout)
+		ack, err := c.JS.PublishMsg(ctx, m, jetstream.WithRetryWait(awaitLook),
+			jetstream.WithRetryAttempts(math.MaxInt))
+		cancel()
+		if err == nil {
+			return ack.Sequence
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > TestTimeout {
+			tb.Fatalf("%s: %v", m.Subject, err)
+		}
+		if stream, err := c.JS.StreamNameBySubject(tb.Context(), m.Subject); err == nil {
+			last, err := c.Last(tb.Context(), stream, m.Subject)
+			if err == nil && last.Time.After(began) && bytes.Equal(last.Data, m.Data) {
+				return last.Sequence
+			}
+		}
+	}
+}
+
+// answerTimeout bounds one try of Publish.
+const answerTimeout = 10 * time.Second
+
+// Plant stores a server's answer on a subject of a stream, as a client with access to the server can. It asks
+// for another one while nothing is stored: the server sends it to nobody while the stream has no leader.
+func Plant(tb testing.TB, c *natsconf.Conn, stream, subject string) {
+	tb.Helper()
+	before := SequenceOf(tb, c, stream, subject)
+	ask := func() {
+		if err := c.NC.PublishRequest("$JS.API.INFO", subject, nil); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	ask()
+	again := time.NewTicker(2 * time.Second)
+	defer again.Stop()
+	Await(tb, "a server's answer on "+subject, func() bool {
+		select {
+		case <-again.C:
+			ask()
+		default:
+		}
+		return SequenceOf(tb, c, stream, subject) > before
+	})
+}
+
+// SequenceOf returns the sequence of the last message on a subject, 0 if there is none.
+func SequenceOf(tb testing.TB, c *natsconf.Conn, stream, subject string) (sequence uint64) {
+	tb.Helper()
+	Await(tb, "a leader of "+stream, func() bool {
+		m, err := c.Last(tb.Context(), stream, subject)
+		if m != nil {
+			sequence = m.Sequence
+		}
+		return err == nil || errors.Is(err, natsconf.ErrNotFound)
+	})
+	return sequence
 }
 
 // Writer runs a writer of the stream until the test ends.

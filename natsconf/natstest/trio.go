@@ -45,14 +45,14 @@ type node struct {
 func StartTrio(tb testing.TB) *Trio {
 	tb.Helper()
 	Clock(tb)
-	ports, err := takePorts(2 * Nodes)
+	ports, err := takePorts(2 * nodes)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	clients, routes := ports[:Nodes], ports[Nodes:]
+	clients, routes := ports[:nodes], ports[nodes:]
 	dir := tb.TempDir()
 	tr := &Trio{dir: dir}
-	for i := range Nodes {
+	for i := range nodes {
 		name := fmt.Sprint("n", i+1)
 		args := []string{name, filepath.Join(dir, name), strconv.Itoa(clients[i]), strconv.Itoa(routes[i])}
 		for _, port := range routes {
@@ -146,6 +146,14 @@ func (tr *Trio) Freeze(tb testing.TB, name string) {
 	}
 }
 
+// Thaw lets a server go on that was frozen.
+func (tr *Trio) Thaw(tb testing.TB, name string) {
+	tb.Helper()
+	if err := tr.node(name).cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		tb.Fatal(err)
+	}
+}
+
 // Start runs a server that was killed again, on the store it had.
 func (tr *Trio) Start(tb testing.TB, name string) {
 	tb.Helper()
@@ -227,7 +235,7 @@ func StepDown(tb testing.TB, c *natsconf.Conn, stream string) string {
 	for {
 		// The order is obeyed before the next leader is known: it would step down as well if it were
 		// repeated.
-		if stepDown(ctx, c, stream) {
+		if stepDown(ctx, c, stream, "") {
 			if name := Leader(tb, c, stream); name != before {
 				return name
 			}
@@ -240,11 +248,28 @@ func StepDown(tb testing.TB, c *natsconf.Conn, stream string) string {
 	}
 }
 
-// stepDown reports whether a leader took the order to step down.
-func stepDown(ctx context.Context, c *natsconf.Conn, stream string) bool {
+// Lead has a server lead a stream: leaders that step down without a preference may choose the same two again
+// and again.
+func Lead(tb testing.TB, c *natsconf.Conn, stream, name string) {
+	tb.Helper()
+	Await(tb, name+" leads "+stream, func() bool {
+		if Leader(tb, c, stream) == name {
+			return true
+		}
+		stepDown(tb.Context(), c, stream, name)
+		return false
+	})
+}
+
+// stepDown reports whether a leader took the order to step down, in favour of a server if one is named.
+func stepDown(ctx context.Context, c *natsconf.Conn, stream, preferred string) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	m, err := c.NC.RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+stream, nil)
+	var order []byte
+	if preferred != "" {
+		order = fmt.Appendf(nil, `{"placement":{"preferred":%q}}`, preferred)
+	}
+	m, err := c.NC.RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+stream, order)
 	return err == nil && strings.Contains(string(m.Data), `"success":true`)
 }
 
@@ -259,7 +284,7 @@ func Unrest(tb testing.TB, c *natsconf.Conn, pause time.Duration, streams ...str
 	go func() {
 		defer close(ended)
 		for i := 0; ctx.Err() == nil; i++ {
-			if stepDown(ctx, c, streams[i%len(streams)]) {
+			if stepDown(ctx, c, streams[i%len(streams)], "") {
 				count.Add(1)
 			}
 			select {

@@ -81,8 +81,8 @@ type access struct {
 //	KV store            reads                        reads
 //	the others          makes and reads              –
 //
-// So an edge cannot claim or settle an attempt, and a dispatcher can neither make a session nor decide how
-// one ended.
+// So an edge cannot claim an attempt or store its result, and a dispatcher can neither make a session nor
+// decide how one ended.
 var accesses = map[Role][]access{
 	RoleEdge: {
 		{topology.BucketStream(topology.BucketSessions),

@@ -87,7 +87,7 @@ func (c ConsumerHealth) Check() (state string, err error) {
 	return state, nil
 }
 
-// CheckTopology reports whether the server's settings are the table's.
+// CheckTopology returns an error unless the server's settings are the table's.
 func (h Health) CheckTopology() (state string, err error) {
 	var differ []string
 	for _, s := range h.Streams {

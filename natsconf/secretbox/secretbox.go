@@ -187,6 +187,7 @@ func (h *Hash) Bytes(b []byte) []byte {
 	return mac.Sum(nil)
 }
 
+// hashEncoding is that of ids, which is above this package (sessions/base32).
 var hashEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 // Box seals and opens values of one use. Its methods are safe for concurrent use.

@@ -6,76 +6,16 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 )
-
-// Options configure a Broker.
-type Options struct {
-	// Unknown is called with each request that the broker does not know, and therefore does not answer.
-	Unknown func(what string)
-	// Fault decides the fault of a message; if it is nil, there are no faults. It must not block.
-	Fault func(Event) Fault
-}
-
-// Kind is the purpose of a message.
-type Kind string
-
-// The kinds of messages.
-const (
-	KindPublish Kind = "publish" // to a stream
-	KindAck     Kind = "ack"     // about a delivery: an acknowledgement of any kind
-	KindRead    Kind = "read"    // of a message, by its subject or sequence
-	KindAPI     Kind = "api"     // any other request to JetStream
-	KindDeliver Kind = "deliver" // from a consumer
-)
-
-// Event is a message in transit, for which a Fault is decided.
-type Event struct {
-	Kind    Kind
-	Subject string // of the message that it is about; of an API request, its own
-	Header  nats.Header
-	Data    []byte
-	Client  string // the endpoint that sent it, or whose request it answers
-}
-
-// Fault is what happens to a message. With the zero value it arrives, and so does its answer.
-type Fault struct {
-	Lost         bool          // it never arrives; of a delivery: on its way to the client
-	Late         time.Duration // it arrives that much later, after others
-	Unanswered   bool          // it arrives, and its answer is lost
-	AnswerLate   time.Duration // its answer arrives that much later
-	NoResponders bool          // no leader: the sender gets "no responders", and nothing is done
-	Again        time.Duration // of a delivery: it is redelivered that much later, as if no client held it
-}
-
-// Broker is one store of streams, with all its servers.
-type Broker struct {
-	options Options
-
-	mu         sync.Mutex
-	streams    map[string]*stream
-	clients    []*client            // in the order in which they connected, so that a seed repeats
-	leaderless map[string]time.Time // by stream: the end of the time without a leader
-	down       time.Time            // the end of the time in which connections are refused
-	numbered   int                  // connections so far
-}
 
 // New returns a broker without streams.
 func New(o Options) *Broker {
 	return &Broker{
 		options: o, streams: map[string]*stream{}, leaderless: map[string]time.Time{},
 	}
-}
-
-// Endpoint is one process's access to the broker. It is a natsconf.Server.
-type Endpoint struct {
-	broker *Broker
-	name   string
-	never  chan struct{}
-	gone   bool // under the broker's lock
 }
 
 // Endpoint returns a new endpoint for one process.

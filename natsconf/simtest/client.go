@@ -13,24 +13,6 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// client is one connection.
-type client struct {
-	broker *Broker
-	of     *Endpoint
-	conn   *Conn
-	subs   []subscription
-}
-
-// subscription is a subscription of a client, with the client's own name for it.
-type subscription struct{ name, subject string }
-
-// wireMsg is a message as a client sends it.
-type wireMsg struct {
-	subject, reply string
-	header         nats.Header
-	data           []byte
-}
-
 // serve reads what the client sends until the connection ends.
 func (c *client) serve() {
 	defer func() {

@@ -132,15 +132,17 @@ func (o *observer) raw(what string, m *jetstream.RawStreamMsg, err error) {
 		time.Since(m.Time).Abs() < time.Minute)
 }
 
-// gone waits until a subject has no message.
-func (o *observer) gone(stream, subject string, notBefore time.Duration) {
+// anyTime is the bound of what may happen at once.
+var anyTime time.Time
+
+// gone waits until a subject has no message, which must not be so before an instant.
+func (o *observer) gone(stream, subject string, notBefore time.Time) {
 	o.Helper()
-	begun := time.Now()
 	natstest.Await(o, subject+" is gone", func() bool {
 		_, err := o.conn.Last(o.ctx, stream, subject)
 		return errors.Is(err, natsconf.ErrNotFound)
 	})
-	o.note("%s is gone, early %t", subject, time.Since(begun) < notBefore)
+	o.note("%s is gone, early %t", subject, time.Now().Before(notBefore))
 }
 
 // consume creates a durable consumer on the retries, where the newest message of a subject replaces the one
@@ -156,12 +158,11 @@ func (o *observer) consume(config jetstream.ConsumerConfig) jetstream.Consumer {
 	return c
 }
 
-const ackWait = 2 * time.Second
+const ackWait = 4 * time.Second
 
 // take takes the next message, which must not arrive before an instant, and records it.
-func (o *observer) take(c jetstream.Consumer, notBefore time.Duration) jetstream.Msg {
+func (o *observer) take(c jetstream.Consumer, notBefore time.Time) jetstream.Msg {
 	o.Helper()
-	begun := time.Now()
 	m, err := c.Next(jetstream.FetchMaxWait(10 * time.Second))
 	if err != nil {
 		o.note("take: %s", describe(err))
@@ -173,7 +174,7 @@ func (o *observer) take(c jetstream.Consumer, notBefore time.Duration) jetstream
 	}
 	o.note("take: %s %q, given %d, sequences %d and %d, left %d, early %t", m.Subject(), m.Data(),
 		meta.NumDelivered, meta.Sequence.Stream, meta.Sequence.Consumer, meta.NumPending,
-		time.Since(begun) < notBefore)
+		time.Now().Before(notBefore))
 	return m
 }
 
@@ -184,6 +185,16 @@ func (o *observer) counted(waiting uint64) {
 	natstest.Await(o, fmt.Sprint(waiting, " messages wait"), func() bool {
 		s, err := o.conn.ConsumerState(o.ctx, topology.StreamRetries, "c")
 		return err == nil && s.Waiting == waiting
+	})
+}
+
+// asked waits until the consumer holds a number of requests. The server takes them up one after another, a
+// moment after it has received them, and a message may come in between.
+func (o *observer) asked(c jetstream.Consumer, requests int) {
+	o.Helper()
+	natstest.Await(o, fmt.Sprint(requests, " requests wait"), func() bool {
+		info, err := c.Info(o.ctx)
+		return err == nil && info.NumWaiting == requests
 	})
 }
 

@@ -14,33 +14,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// consumer delivers the messages of a stream on request.
-type consumer struct {
-	of      *stream
-	name    string
-	number  int // of the stream's consumers, in the order of their creation
-	config  jetstream.ConsumerConfig
-	created time.Time
-	filters []string
-
-	from      uint64   // the first sequence that it has not examined
-	only      []uint64 // what it delivers first: the last message of each subject
-	delivered uint64   // the last consumer sequence
-	floor     uint64   // the stream sequence up to which all messages are acknowledged
-	pending   map[uint64]*pending
-	given     map[uint64]int // how often each message was delivered
-	again     []uint64       // messages to redeliver
-	waiting   []*pull
-	unused    *time.Timer // nil: it is not removed when unused
-}
-
-// pending is a message that was delivered, and is not acknowledged.
-type pending struct {
-	subject string
-	number  uint64 // the consumer sequence
-	timer   *time.Timer
-}
-
 func (s *stream) addConsumer(name string, config jetstream.ConsumerConfig) *consumer {
 	config.Name = name
 	if config.AckWait == 0 && config.AckPolicy != jetstream.AckNonePolicy {

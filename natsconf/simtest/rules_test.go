@@ -42,20 +42,21 @@ var rules = map[string]func(*observer){
 		o.publish("session.opened.a", "3", jetstream.MsgIDHeader, "y")
 	},
 	"a TTL of its own": func(o *observer) {
-		o.publish("$KV.sessions.redeemed.a", "1", jetstream.MsgTTLHeader, "1s")
+		begun := time.Now()
+		o.publish("$KV.sessions.redeemed.a", "1", jetstream.MsgTTLHeader, "3s")
 		o.last(sessionsStream, "$KV.sessions.redeemed.a")
-		o.gone(sessionsStream, "$KV.sessions.redeemed.a", 900*time.Millisecond)
+		o.gone(sessionsStream, "$KV.sessions.redeemed.a", begun.Add(3*time.Second))
 		o.publish("$KV.sessions.redeemed.a", "2", expect, "0", jetstream.MsgTTLHeader, "1h0m0s")
 		o.publish("$KV.accounts.a", "3", jetstream.MsgTTLHeader, "1s")
 	},
 	"a schedule": func(o *observer) {
-		at := time.Now().Add(time.Second)
+		at := time.Now().Truncate(time.Second).Add(4 * time.Second) // a header holds whole seconds
 		schedule := natsconf.ScheduleMsg("schedule.a", "retry.a", at, []byte("hint"))
 		o.publish("schedule.a", "hint", jetstream.ScheduleHeader,
 			schedule.Header.Get(jetstream.ScheduleHeader), jetstream.ScheduleTargetHeader, "retry.a",
 			"Own", "1")
 		o.last(topology.StreamRetries, "schedule.a")
-		o.gone(topology.StreamRetries, "schedule.a", 500*time.Millisecond)
+		o.gone(topology.StreamRetries, "schedule.a", at)
 		m, err := o.conn.Last(o.ctx, topology.StreamRetries, "retry.a")
 		o.raw("fired", m, err)
 		if m != nil {
@@ -70,7 +71,7 @@ var rules = map[string]func(*observer){
 			o.publish("schedule.a", string(m.Data), jetstream.ScheduleHeader,
 				m.Header.Get(jetstream.ScheduleHeader), jetstream.ScheduleTargetHeader, "retry.a")
 		}
-		o.gone(topology.StreamRetries, "schedule.a", 0)
+		o.gone(topology.StreamRetries, "schedule.a", anyTime)
 		o.last(topology.StreamRetries, "retry.a")
 	},
 	"a schedule that is refused": func(o *observer) {
@@ -147,9 +148,10 @@ var rules = map[string]func(*observer){
 	"an unacknowledged message is redelivered": func(o *observer) {
 		c := o.consume(jetstream.ConsumerConfig{AckWait: ackWait})
 		o.publish("retry.a", "1")
-		first := o.take(c, 0)
+		begun := time.Now()
+		first := o.take(c, anyTime)
 		o.none(c)
-		second := o.take(c, ackWait*9/10)
+		second := o.take(c, begun.Add(ackWait))
 		o.must(first.Ack()) // an acknowledgement of an earlier delivery counts
 		o.state(0)
 		o.must(second.Nak()) // and this one has no effect any more
@@ -159,10 +161,11 @@ var rules = map[string]func(*observer){
 	"progress postpones redelivery": func(o *observer) {
 		c := o.consume(jetstream.ConsumerConfig{AckWait: ackWait})
 		o.publish("retry.a", "1")
-		m := o.take(c, 0)
+		m := o.take(c, anyTime)
 		time.Sleep(ackWait / 2) // the rule is about that time
+		begun := time.Now()
 		o.must(m.InProgress())
-		o.take(c, ackWait*9/10)
+		o.take(c, begun.Add(ackWait))
 	},
 	"negative acknowledgements": func(o *observer) {
 		c := o.consume(jetstream.ConsumerConfig{AckWait: ackWait})
@@ -170,24 +173,25 @@ var rules = map[string]func(*observer){
 			o.publish("retry."+s, s)
 		}
 		o.counted(3)
-		m := o.take(c, 0)
+		m := o.take(c, anyTime)
 		o.must(m.Nak())
-		o.must(o.take(c, 0).NakWithDelay(ackWait + time.Second)) // redelivered before new messages
-		o.must(o.take(c, 0).Ack())
-		o.must(o.take(c, 0).Ack())
+		begun := time.Now()
+		o.must(o.take(c, anyTime).NakWithDelay(ackWait + time.Second)) // redelivered before new messages
+		o.must(o.take(c, anyTime).Ack())
+		o.must(o.take(c, anyTime).Ack())
 		o.none(c)
 		o.state(1)
-		o.take(c, ackWait)
+		o.take(c, begun.Add(ackWait+time.Second))
 	},
 	"a terminated message": func(o *observer) {
-		c := o.consume(jetstream.ConsumerConfig{AckWait: time.Second})
+		c := o.consume(jetstream.ConsumerConfig{AckWait: ackWait})
 		o.publish("retry.a", "1")
 		o.publish("retry.b", "2")
 		o.counted(2)
-		o.must(o.take(c, 0).TermWithReason("it cannot be read"))
-		o.must(o.take(c, 0).Ack())
+		o.must(o.take(c, anyTime).TermWithReason("it cannot be read"))
+		o.must(o.take(c, anyTime).Ack())
 		o.state(0)
-		time.Sleep(2 * time.Second) // nothing may come: it would be redelivered by then
+		time.Sleep(ackWait + time.Second) // nothing may come: it would be redelivered by then
 		o.none(c)
 	},
 	"a maximum of pending messages": func(o *observer) {
@@ -196,20 +200,20 @@ var rules = map[string]func(*observer){
 			o.publish("retry."+s, s)
 		}
 		o.counted(3)
-		m := o.take(c, 0)
-		o.take(c, 0)
+		m := o.take(c, anyTime)
+		o.take(c, anyTime)
 		o.state(2)
 		_, err := c.Next(jetstream.FetchMaxWait(time.Second))
 		o.note("a third: %s", describe(err))
 		o.must(m.Ack())
-		o.take(c, 0)
+		o.take(c, anyTime)
 	},
 	"a message that is replaced while pending": func(o *observer) {
 		c := o.consume(jetstream.ConsumerConfig{AckWait: ackWait})
 		o.publish("retry.a", "1")
-		o.take(c, 0)
+		o.take(c, anyTime)
 		o.publish("retry.a", "2")
-		o.must(o.take(c, 0).Ack())
+		o.must(o.take(c, anyTime).Ack())
 		time.Sleep(ackWait + time.Second) // nothing may come: it would be redelivered by then
 		o.none(c)
 		o.state(0)
@@ -234,6 +238,7 @@ var rules = map[string]func(*observer){
 		o.must(err)
 		other, err := c.Fetch(2, jetstream.FetchMaxWait(5*time.Second))
 		o.must(err)
+		o.asked(c, 2)
 		for _, s := range []string{"a", "b", "c", "d"} {
 			o.publish("retry."+s, s)
 		}

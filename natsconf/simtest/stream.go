@@ -22,35 +22,6 @@ const (
 	minScheduleWait = 250 * time.Millisecond
 )
 
-// stream is one stream.
-type stream struct {
-	broker    *Broker
-	config    jetstream.StreamConfig
-	created   time.Time
-	msgs      []*message // by sequence
-	last      uint64
-	consumers map[string]*consumer
-	added     int             // consumers created so far
-	ids       map[string]seen // by message id
-	staged    map[string][]*message
-	schedules map[string]*time.Timer // by subject
-}
-
-type seen struct {
-	sequence uint64
-	until    time.Time
-}
-
-// message is a message that is stored, or staged in a batch.
-type message struct {
-	subject  string
-	sequence uint64
-	header   nats.Header
-	data     []byte
-	at       time.Time
-	until    time.Time // zero: forever
-}
-
 // refusal is an error answer of the server.
 type refusal struct {
 	Code        int    `json:"code"`

@@ -59,9 +59,6 @@ func (t *Tail) Close() {
 	}
 }
 
-// Last returns the sequence of the last message that was read.
-func (t *Tail) Last() uint64 { return t.last }
-
 // Read calls do with each message that was not read yet, oldest first. It waits for the end of a batch that
 // is being written. Its errors are ErrTail, those of the files, and do's; after one of them the reader cannot
 // be used any more.

@@ -118,9 +118,7 @@ func TestTailSeesEverythingStored(t *testing.T) {
 					jetstream.MsgRollup: {jetstream.MsgRollupSubject}, "KV-Operation": {"PURGE"},
 				}
 			}
-			if _, err := c.JS.PublishMsg(t.Context(), m); err != nil {
-				t.Fatal(err)
-			}
+			natstest.Publish(t, c, m.Subject, m.Data, m.Header)
 		}
 		if round%4 != 3 {
 			read()
@@ -147,9 +145,7 @@ func TestTailReportsWhatWasAltered(t *testing.T) {
 	dir := t.TempDir()
 	c, stop := natstest.StartIn(t, dir)
 	for i := range 10 {
-		if _, err := c.JS.Publish(t.Context(), fmt.Sprint("completion.s", i), []byte("outcome")); err != nil {
-			t.Fatal(err)
-		}
+		natstest.Publish(t, c, fmt.Sprint("completion.s", i), []byte("outcome"))
 	}
 	stop()
 	path := storefile.BlockPath(embedded.StreamFolder(dir, topology.StreamCompletions), 1)

@@ -96,11 +96,11 @@ func (g *Gauge) Check() error {
 	// An account's limit on an external server may be small; that of the embedded store is at least
 	// MinStoreBytes.
 	if limit > 0 && (float64(used) > storeHigh*float64(limit) || limit-used < min(MinFreeBytes, limit/4)) {
-		return fmt.Errorf("no new sessions are taken: %d of %d bytes of the store's limit are used", used,
+		return fmt.Errorf("no new sessions are accepted: %d of %d bytes of the store's limit are used", used,
 			limit)
 	}
 	if free := g.free.Load(); free < MinFreeBytes {
-		return fmt.Errorf("no new sessions are taken: %d bytes are left on the store's filesystem, %d "+
+		return fmt.Errorf("no new sessions are accepted: %d bytes are left on the store's filesystem, %d "+
 			"are needed", free, MinFreeBytes)
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 const probeEvery = time.Second
 
 var errSilent = errors.New(
-	"the store no longer answers writes, as after a full or failing disk; starting it anew")
+	"the store no longer answers writes, as after a full or failing disk; restarting it")
 
 // HealthMonitor is the actor that restarts the embedded server when it has gone silent. The server keeps the
 // first write error of a stream for as long as it runs, and answers nothing from then on: without a restart,

@@ -52,18 +52,18 @@ type Error struct{ Record }
 func (e *Error) Error() string {
 	switch e.State {
 	case StateFilling:
-		return fmt.Sprintf("this store is being filled from %s since %s and is not whole: finish that "+
+		return fmt.Sprintf("this store is being filled from %s since %s and is incomplete: finish that "+
 			"first (verifyd move --finish, or the same verifyd restore again, with or without --go-on "+
 			"as before)", e.Where, e.since())
 	case StateDraining:
 		return fmt.Sprintf("this store is being moved to %s since %s: finish it with verifyd move "+
-			"--finish, or take it back with verifyd move --abort", e.Where, e.since())
+			"--finish, or put it back into service with verifyd move --abort", e.Where, e.since())
 	case StateSealing:
-		return fmt.Sprintf("this store is being moved to %s since %s and its streams are being sealed, "+
-			"for good: finish it with verifyd move --finish", e.Where, e.since())
+		return fmt.Sprintf("this store is being moved to %s since %s and its streams are being sealed "+
+			"permanently: finish it with verifyd move --finish", e.Where, e.since())
 	case StateRetired:
-		return fmt.Sprintf("this store was moved to %s on %s and is closed for good: serve that one", e.Where,
-			e.since())
+		return fmt.Sprintf("this store was moved to %s on %s and is closed permanently: serve that one",
+			e.Where, e.since())
 	case StateOpen:
 		return "this store is in service"
 	default:

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -43,6 +45,31 @@ func TestTopologyIsAsWritten(t *testing.T) {
 	if !bytes.Equal(got.Bytes(), want) {
 		t.Errorf("the topology changed; if wanted: go test ./natsconf/topology -update\n%s",
 			got.String())
+	}
+}
+
+// The operators' table of what is kept has each stream and bucket, and no other.
+func TestWhatIsKeptIsDocumented(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/OPERATING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## What is kept")
+	section, _, _ = strings.Cut(section, "\n## ")
+	have := map[string]bool{}
+	for _, m := range regexp.MustCompile("(?m)^\\|.*\\| (stream|buckets?) (`.*) \\|.*\\|$").
+		FindAllStringSubmatch(section, -1) {
+		for name := range strings.SplitSeq(strings.ReplaceAll(m[2], "`", ""), ", ") {
+			if m[1] != "stream" {
+				name = topology.BucketStream(name)
+			}
+			have[name] = true
+		}
+	}
+	want := slices.Sorted(slices.Values(topology.StreamNames()))
+	if got := slices.Sorted(maps.Keys(have)); !slices.Equal(got, want) {
+		t.Errorf("OPERATING.md has\n%q\nthe streams are\n%q", got, want)
 	}
 }
 

@@ -39,10 +39,10 @@ type CopierConfig struct {
 	Build   string // of verifyd, for people
 	// Skip returns what a new generation leaves out, as a backup does.
 	Skip func(context.Context) (Skip, error)
-	// Renews reports whether a message is about something that was removed, so that a new generation begins
-	// without it.
-	Renews func(stream, subject string) bool
-	Log    zerolog.Logger
+	// Removals are the subjects, with wildcards, of the notes in RemovalsIn, a stream, that something was
+	// removed: a new generation begins without it.
+	RemovalsIn, Removals string
+	Log                  zerolog.Logger
 
 	// RenewAfter is the age at which a generation is replaced by a new one, 24 h when zero; MinRenew is the
 	// minimum time between two, 10 min when zero.

@@ -54,7 +54,8 @@ func (c *copied) start(t *testing.T) {
 			return nil, //nolint:nilnil // nothing is left out
 				nil
 		},
-		Renews: func(_, subject string) bool { return strings.Contains(subject, ".erased.") },
+		RemovalsIn: topology.BucketStream(topology.BucketStore),
+		Removals:   topology.BucketSubject(topology.BucketStore, "erased.*"),
 	}
 	if c.config != nil {
 		c.config(&config)
@@ -88,8 +89,10 @@ func (c *copied) flushed(t *testing.T) {
 	tail := storefile.NewTail(embedded.StreamFolder(c.data, topology.StreamEvents), topology.StreamEvents,
 		last-1)
 	defer tail.Close()
+	var read uint64
 	natstest.Await(t, "the events to be in the files", func() bool {
-		return tail.Read(func(*storefile.Message) error { return nil }) == nil && tail.Last() == last
+		err := tail.Read(func(m *storefile.Message) error { read = m.Sequence; return nil })
+		return err == nil && read == last
 	})
 }
 
@@ -276,15 +279,11 @@ func TestCopyDoesNotBringBackWhatIsOver(t *testing.T) {
 	c.start(t)
 	subject := topology.BucketSubject(topology.BucketAlarms, "cause")
 	publish(t, c.conn, subject, "raised")
-	logins := bucket(t, c.conn, topology.BucketLogins)
-	if _, err := logins.Put(t.Context(), "session.a", []byte("login")); err != nil {
-		t.Fatal(err)
-	}
+	login := topology.BucketSubject(topology.BucketLogins, "session.a")
+	publish(t, c.conn, login, "login")
 	c.upToDate(t)
 	publish(t, c.conn, subject, "resolved", jetstream.MsgTTLHeader, "1s")
-	if err := logins.Purge(t.Context(), "session.a"); err != nil {
-		t.Fatal(err)
-	}
+	publish(t, c.conn, login, "", purged...)
 	c.upToDate(t)
 	c.stop()
 	stream := topology.BucketStream(topology.BucketAlarms)
@@ -324,6 +323,51 @@ func TestErasedLeavesTheCopy(t *testing.T) {
 	renewed := c.copier.State().Renewed
 	publish(t, c.conn, topology.BucketSubject(topology.BucketStore, "erased.s1"), "{}")
 	natstest.Await(t, "a new generation", func() bool { return c.copier.State().Renewed.After(renewed) })
+	c.stop()
+	if _, err := c.restored(t).
+		Last(t.Context(), topology.StreamCompletions, "completion.s1"); !errors.Is(err,
+		natsconf.ErrNotFound) {
+		t.Errorf("what was erased: %v", err)
+	}
+}
+
+// An erasure causes a new generation though the copier stops before that is due.
+func TestErasedLeavesTheCopyAfterARestart(t *testing.T) {
+	t.Parallel()
+	c := newCopied(t, t.TempDir())
+	c.start(t)
+	publish(t, c.conn, "completion.s1", "outcome")
+	publish(t, c.conn, topology.BucketSubject(topology.BucketStore, "erased.s1"), "{}")
+	c.upToDate(t)
+	renewed := c.copier.State().Renewed
+	c.stop()
+	c.config = func(o *transfer.CopierConfig) { o.MinRenew = time.Millisecond }
+	c.start(t)
+	natstest.Await(t, "a new generation", func() bool { return c.copier.State().Renewed.After(renewed) })
+	c.stop()
+}
+
+// What is erased while a generation is made is not in the one after it, which follows by itself.
+func TestErasedWhileAGenerationIsMade(t *testing.T) {
+	t.Parallel()
+	c := newCopied(t, t.TempDir())
+	made := 0
+	c.config = func(o *transfer.CopierConfig) {
+		o.MinRenew = 100 * time.Millisecond
+		o.Skip = func(context.Context) (transfer.Skip, error) {
+			if made++; made == 1 {
+				publish(t, c.conn, topology.BucketSubject(topology.BucketStore, "erased.s1"), "{}")
+			}
+			return func(_, subject string) bool {
+				return made > 1 && strings.HasPrefix(subject, "completion.s1")
+			}, nil
+		}
+	}
+	publish(t, c.conn, "completion.s1", "outcome")
+	c.start(t)
+	c.upToDate(t)
+	renewed := c.copier.State().Renewed
+	natstest.Await(t, "another generation", func() bool { return c.copier.State().Renewed.After(renewed) })
 	c.stop()
 	if _, err := c.restored(t).
 		Last(t.Context(), topology.StreamCompletions, "completion.s1"); !errors.Is(err,
@@ -442,7 +486,7 @@ func TestCopyRefusesAFolder(t *testing.T) {
 	refuses(link, "is in the data directory")
 	refuses(other.data, "is in the data directory")
 	refuses(full, "holds something else (notes.txt)")
-	refuses(file, "is no folder")
+	refuses(file, "is not a folder")
 	refuses(c.dir, "is being written by another service")
 	c.stop()
 	refuses(c.dir, "holds the copy of another store")

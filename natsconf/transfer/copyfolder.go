@@ -105,7 +105,7 @@ func CheckCopyDir(dir, dataDir string) error {
 		return err // it is not made: if its disk is not mounted, that would be a folder on another one
 	}
 	if !info.IsDir() {
-		return &CopyRefusal{dir, "is no folder", "name a folder on another disk"}
+		return &CopyRefusal{dir, "is not a folder", "name a folder on another disk"}
 	}
 	within, err := isWithin(dir, dataDir)
 	if err != nil {
@@ -178,7 +178,7 @@ func (f *copyFolder) read(key secretbox.Key) error {
 	another := &CopyRefusal{f.dir, "", "name an empty folder, or move what is there to another place"}
 	switch newer := (*VersionError)(nil); {
 	case errors.As(err, &newer):
-		another.Why = "holds a copy that a newer verifyd made"
+		another.Why = "holds a copy by a newer verifyd"
 		return another
 	case errors.Is(err, ErrNoBackup): // it has our name, and is damaged
 		f.keep = true

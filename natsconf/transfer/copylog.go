@@ -33,6 +33,9 @@ type copyLog struct {
 	at     map[string]copyMark
 	began  time.Time
 	first  int64
+	// without is the sequence of the newest note of a removal when the generation was begun: what it is about
+	// is not in there.
+	without uint64
 }
 
 // openLog goes on with a generation. It truncates the bytes after those that count. Its errors are
@@ -95,6 +98,13 @@ func (r *copyRun) newLog(ctx context.Context, first bool) (_ *copyLog, err error
 			l.drop()
 		}
 	}()
+	note, err := r.newestRemoval(ctx) // first: what is removed from here on may be in this generation
+	if err != nil {
+		return nil, err
+	}
+	if note != nil {
+		l.without = note.Sequence
+	}
 	skip, err := r.c.Skip(ctx)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"verifyd/natsconf"
 )
 
@@ -49,7 +51,12 @@ func (r *copyRun) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.renew = !sure
+	note, err := r.newestRemoval(ctx)
+	if err != nil {
+		return err
+	}
+	// What was removed since this generation began is in it. The clock may have been set back since.
+	r.renew = !sure || note != nil && note.Time.After(s.Began.Add(-time.Minute))
 	if !goesOn {
 		r.c.Log.Warn().Str("dir", r.c.Dir).
 			Msg("the store is not as it was copied; the copy stays as it is until a new one is whole")
@@ -60,6 +67,15 @@ func (r *copyRun) begin(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// newestRemoval returns the newest note that something was removed; nil: there is none.
+func (k *Copier) newestRemoval(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+	m, err := k.c.Conn.Last(ctx, k.c.RemovalsIn, k.c.Removals)
+	if errors.Is(err, natsconf.ErrNotFound) {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	return m, err
 }
 
 // goesOn reports whether a store's streams go on from where they were copied to, and whether that is certain:
@@ -124,7 +140,7 @@ func (r *copyRun) keep(ctx context.Context, back <-chan struct{}) error {
 		select {
 		case b := <-r.built:
 			r.building = nil
-			if err := r.change(b); err != nil {
+			if err := r.change(ctx, b); err != nil {
 				return err
 			}
 		case <-tick.C:
@@ -165,7 +181,7 @@ func (r *copyRun) pass() error {
 	}
 	at := time.Now()
 	s, err := r.now.pass(at, func(stream, subject string) {
-		r.renew = r.renew || r.c.Renews(stream, subject)
+		r.renew = r.renew || stream == r.c.RemovalsIn && natsconf.Covered(subject, []string{r.c.Removals})
 	})
 	if err != nil {
 		return err
@@ -179,14 +195,17 @@ func (r *copyRun) pass() error {
 	return nil
 }
 
-// change switches to a generation that was made, and removes the one before.
-func (r *copyRun) change(b builtCopy) error {
+// change switches to a generation that was made, and removes the one before. Another one is wanted if
+// something was removed while this one was made.
+func (r *copyRun) change(ctx context.Context, b builtCopy) error {
 	var s copyState
 	at, again := time.Now(), false
 	if b.err == nil {
-		s, b.err = b.log.pass(at, func(stream, subject string) {
-			again = again || r.c.Renews(stream, subject)
-		})
+		var note *jetstream.RawStreamMsg
+		if s, b.err = b.log.pass(at, func(_, _ string) {}); b.err == nil {
+			note, b.err = r.newestRemoval(ctx)
+		}
+		again = note != nil && note.Sequence > b.log.without
 		if b.err != nil {
 			b.log.drop()
 		}

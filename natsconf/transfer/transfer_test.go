@@ -79,9 +79,7 @@ func publish(t *testing.T, c *natsconf.Conn, subject, data string, headers ...st
 	for i := 0; i < len(headers); i += 2 {
 		m.Header.Set(headers[i], headers[i+1])
 	}
-	if _, err := c.JS.PublishMsg(t.Context(), m); err != nil {
-		t.Fatalf("%s: %v", subject, err)
-	}
+	natstest.Publish(t, c, m.Subject, m.Data, m.Header)
 }
 
 func bucket(t *testing.T, c *natsconf.Conn, name string) jetstream.KeyValue {
@@ -92,6 +90,9 @@ func bucket(t *testing.T, c *natsconf.Conn, name string) jetstream.KeyValue {
 	}
 	return kv
 }
+
+// purged is the headers of a marker that removes what stands before it under its subject.
+var purged = []string{"KV-Operation", "PURGE", jetstream.MsgRollup, jetstream.MsgRollupSubject}
 
 // fill writes something of every kind.
 func fill(t *testing.T, c *natsconf.Conn, round int) {
@@ -109,19 +110,12 @@ func fill(t *testing.T, c *natsconf.Conn, round int) {
 	publish(t, c, "stat.acc_a.20300101.live_started", "", "Nats-Incr", fmt.Sprint("+", 3*round+1))
 	publish(t, c, topology.BucketSubject(topology.BucketIdentities, "hash"), "hold", jetstream.MsgTTLHeader,
 		"1h0m0s")
-	kv := bucket(t, c, topology.BucketAccounts)
 	for _, key := range []string{"acc_a", "acc_b"} {
-		if _, err := kv.Put(t.Context(), key, []byte(fmt.Sprint("account ", round))); err != nil {
-			t.Fatal(err)
-		}
+		publish(t, c, topology.BucketSubject(topology.BucketAccounts, key), fmt.Sprint("account ", round))
 	}
-	logins := bucket(t, c, topology.BucketLogins)
-	if _, err := logins.Put(t.Context(), "session.a", []byte("login")); err != nil {
-		t.Fatal(err)
-	}
-	if err := logins.Purge(t.Context(), "session.a"); err != nil {
-		t.Fatal(err)
-	}
+	login := topology.BucketSubject(topology.BucketLogins, "session.a")
+	publish(t, c, login, "login")
+	publish(t, c, login, "", purged...)
 }
 
 // Whatever is written is copied, once; a repeat copies only what is new, and both sides hold the same.
@@ -157,22 +151,14 @@ func TestCopyKeepsLives(t *testing.T) {
 	before := time.Now()
 	aged := nats.Header{} // it was copied to the first store, too
 	natsconf.Origin{Sequence: 7, Stored: before.Add(-time.Hour), Until: before.Add(70 * time.Hour)}.Put(aged)
-	if _, err := p.from.JS.PublishMsg(t.Context(), &nats.Msg{
-		Subject: "completion.aged", Data: []byte("outcome"), Header: aged,
-	}); err != nil {
-		t.Fatal(err)
-	}
+	natstest.Publish(t, p.from, "completion.aged", []byte("outcome"), aged)
 	publish(t, p.from, "completion.old", "outcome")
 	subject := topology.BucketSubject(topology.BucketIdentities, "hash")
 	publish(t, p.from, subject, "hold", jetstream.MsgTTLHeader, "1h0m0s")
 	short := nats.Header{}
 	natsconf.Origin{Sequence: 1, Stored: before, Until: before.Add(3 * time.Second)}.Put(short)
 	short.Set(jetstream.MsgTTLHeader, "1h0m0s") // the origin counts, not the time left here
-	if _, err := p.from.JS.PublishMsg(t.Context(), &nats.Msg{
-		Subject: "completion.short", Data: []byte("outcome"), Header: short,
-	}); err != nil {
-		t.Fatal(err)
-	}
+	natstest.Publish(t, p.from, "completion.short", []byte("outcome"), short)
 	p.copy(t)
 	third := pair{p.to, natstest.Start(t)}
 	third.copy(t)

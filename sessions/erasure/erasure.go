@@ -30,9 +30,9 @@ type Person struct {
 	PlatformUserID string
 	Platform       string // empty: any
 	GuildID        string // empty: any
-	// the names under which identities may stand for them (IdentityBinding.User), if these are known
-	BindingUsers   []string
-	BindingUsersOf func(sessions.Session) []string
+	// the names under which identities may stand for them (IdentityHold.User), if these are known
+	HoldUsers   []string
+	HoldUsersOf func(sessions.Session) []string
 }
 
 // Erasure is what was found of a person, and erased.
@@ -40,8 +40,8 @@ type Erasure struct {
 	Sessions int // records
 	Outcomes int // of these, sessions that have an outcome
 	// sessions that have not ended, and stay: they can be completed, or are to be delivered
-	Open     int
-	Bindings int // identities that stood for the person
+	Open       int
+	Identities int // identities that stood for the person
 	// Clear is how many of Sessions were stored by builds that did not seal them under keys of their own.
 	// They stay in clear text in the servers' files, and their outcomes in the store, where only this reads
 	// them, until the last leaves by its age: Until.
@@ -68,7 +68,7 @@ func New(r *records.Reader, identities *secretbox.Hash) *Eraser { return &Eraser
 
 // Erase erases what is stored of a person: the keys under which their sessions' personal parts are sealed, in
 // records and facts, so that nobody can open these any more, here or in a later copy; the records; their
-// events; and their identity bindings. The facts themselves stay until their age, without a name: a
+// events; and their identity holds. The facts themselves stay until their age, without a name: a
 // write-once stream that loses a fact accepts a second one. A session is found by its record, and by its
 // outcome if the record, which is up to Lifetime older, has aged out.
 //
@@ -85,7 +85,7 @@ func (st *Eraser) Erase(ctx context.Context, p Person, dry bool) (Erasure, error
 	var e Erasure
 	var ended []sessions.Session
 	names, open := map[string]bool{}, map[string]bool{}
-	for _, name := range p.BindingUsers {
+	for _, name := range p.HoldUsers {
 		names[st.identityHash.Sum(name)] = true
 	}
 	for _, s := range found {
@@ -96,7 +96,7 @@ func (st *Eraser) Erase(ctx context.Context, p Person, dry bool) (Erasure, error
 		if over {
 			ended = append(ended, s)
 		}
-		for _, name := range p.BindingUsersOf(s) {
+		for _, name := range p.HoldUsersOf(s) {
 			if sum := st.identityHash.Sum(name); over {
 				names[sum] = true
 			} else {
@@ -107,7 +107,7 @@ func (st *Eraser) Erase(ctx context.Context, p Person, dry bool) (Erasure, error
 	// a hold may rest on an open session
 	maps.DeleteFunc(names, func(name string, _ bool) bool { return open[name] })
 	// Before the records, which alone may hold the names.
-	if err := st.eraseBindings(ctx, names, dry, &e); err != nil || dry {
+	if err := st.eraseHolds(ctx, names, dry, &e); err != nil || dry {
 		return e, err
 	}
 	for _, s := range ended {

@@ -140,7 +140,7 @@ func (f AttemptFacts) Attempts() (attempts []Attempt, err error) {
 			if err != nil {
 				return nil, err
 			}
-			attempts[last] = NewAttempt(attempts[last].Claim, result)
+			attempts[last] = attempts[last].Claim.Attempt(result)
 		}
 		if claim.Unreadable && !isDue(attempts) {
 			if requested, err := f.ResendRequested(n); err != nil || !requested {
@@ -151,12 +151,12 @@ func (f AttemptFacts) Attempts() (attempts []Attempt, err error) {
 		if err != nil {
 			return nil, err
 		}
-		attempts = append(attempts, NewAttempt(*claim, result))
+		attempts = append(attempts, claim.Attempt(result))
 	}
 }
 
-// NewAttempt combines a claim and its result; nil: there is none.
-func NewAttempt(c Claim, r *Result) Attempt {
+// Attempt returns the attempt of a claim and its result; nil: there is none.
+func (c Claim) Attempt(r *Result) Attempt {
 	if r == nil && c.Unreadable {
 		presumed := UnreadableResult(c.Session, c.Number, c.At)
 		return Attempt{Claim: c, Result: &presumed, Presumed: true}

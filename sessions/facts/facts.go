@@ -5,6 +5,8 @@ package facts
 
 import (
 	"errors"
+	"strconv"
+	"strings"
 	"time"
 
 	"verifyd/sessions"
@@ -54,7 +56,8 @@ type Resend struct {
 // Verdict is how one attempt ended.
 type Verdict string
 
-// The verdicts of a result. VerdictReleased leaves the delivery due; the others are final.
+// The verdicts of a result. VerdictReleased leaves the delivery due; the others end it, unless the result
+// names the next attempt (Result.Next).
 const (
 	VerdictDelivered     Verdict = "delivered"
 	VerdictRejected      Verdict = "rejected"
@@ -116,7 +119,7 @@ func (r Result) Of(s sessions.Session) Result {
 // arrives twice, or too late, changes nothing.
 type Retry struct {
 	Session sessions.ID `json:"-"`
-	// the attempt that somebody requested; 0: the delivery of the completion itself
+	// the attempt that somebody requested, for people; 0: the delivery of the completion itself
 	RequestedAttempt int `json:"asked,omitzero"`
 	Tries            int `json:"tries"` // how often it was taken up before
 	// since when it is to be sent: the completion, or the request to send it again
@@ -130,8 +133,58 @@ var (
 	ErrClaimed = errors.New("another owner holds the claim")
 	// ErrDeliveryOpen: the delivery has not ended, so that nothing can be sent again.
 	ErrDeliveryOpen = errors.New("the delivery is not at an end yet")
+	// ErrResentOften: one more attempt was requested as often as is possible.
+	ErrResentOften = errors.New("the callback was sent again 100 times, which is as often as is possible")
 	// ErrNoDelivery: the session has no outcome that is sent.
 	ErrNoDelivery = errors.New("the session has no outcome that is sent")
-	// ErrSettled: the attempt has a result already; the existing result is returned with this error.
-	ErrSettled = errors.New("the attempt has a result already")
+	// ErrHasResult: the attempt has a result already; the existing result is returned with this error.
+	ErrHasResult = errors.New("the attempt has a result already")
 )
+
+// Key is a subject of StreamCompletions, parsed.
+type Key struct {
+	Kind string // the subject's first word
+	ID   sessions.ID
+	N    int // of the attempt; 0 for a completion, whose subject names none
+}
+
+// Subject formats it.
+func (p Key) Subject() string { return p.Kind + "." + string(p.ID) + "." + strconv.Itoa(p.N) }
+
+// ParseSubject parses a subject. It is not ok for a subject that no build uses. Nor is it for one of another
+// stream, which somebody may have made a consumer deliver here: a message stored there belongs to no session.
+func ParseSubject(subject string) (p Key, ok bool) {
+	parts := strings.Split(subject, ".")
+	if len(parts) < 2 {
+		return p, false
+	}
+	id, err := sessions.ParseID(parts[1])
+	p = Key{Kind: parts[0], ID: id}
+	if err != nil || string(id) != parts[1] {
+		return p, false
+	}
+	switch p.Kind {
+	case "completion":
+		return p, len(parts) == 2
+	case "claim", "result", "resend":
+		if len(parts) != 3 {
+			return p, false
+		}
+		p.N, err = strconv.Atoi(parts[2])
+		return p, err == nil && p.N > 0 && strconv.Itoa(p.N) == parts[2]
+	default:
+		return p, false
+	}
+}
+
+// OfFact returns the session that a fact is about, from its subject.
+func OfFact(subject string) sessions.ID {
+	_, rest, _ := strings.Cut(subject, ".")
+	name, _, _ := strings.Cut(rest, ".")
+	return sessions.ID(name)
+}
+
+// OfEvent returns the session that an event is about, from its subject.
+func OfEvent(subject string) sessions.ID {
+	return sessions.ID(subject[strings.LastIndexByte(subject, '.')+1:])
+}

@@ -1,7 +1,7 @@
 package failure
 
-// Rule names the identity network's rule that refused an identity, by the key that sets it in the networks
-// file. Empty unless the reason is Refused; records of builds that had only one rule leave it out.
+// Rule names what refused an identity: the key of a network's rule in the networks file, or platform_account.
+// Empty unless the reason is Refused; records of builds that had only one rule leave it out.
 type Rule string
 
 // The rules of identity networks.

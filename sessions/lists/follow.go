@@ -8,6 +8,7 @@ import (
 
 	"verifyd/natsconf/topology"
 	"verifyd/sessions"
+	"verifyd/sessions/base32"
 	"verifyd/sessions/records"
 )
 
@@ -133,7 +134,8 @@ func (k *Keeper) outcomes(ctx context.Context, g goal) error {
 	if len(open) > 0 {
 		err = k.lists.completions(ctx, from, g.facts, func(id sessions.ID, data []byte) {
 			var key [20]byte
-			if n, err := idEncoding.Decode(key[:], []byte(id)); err == nil && n == len(key) && open[key] {
+			n, err := base32.Lower.Decode(key[:], []byte(id))
+			if err == nil && n == len(key) && open[key] {
 				ended[key] = outcomeIn(id, data) // decoding all others would be a third of the work
 			}
 		}, func(at uint64) error {

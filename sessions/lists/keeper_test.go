@@ -86,7 +86,7 @@ func (r rig) erase(t *testing.T, user string) {
 	t.Helper()
 	e, err := r.writer.Erase(t.Context(), erasure.Person{
 		Account: account, PlatformUserID: user,
-		BindingUsersOf: func(s sessions.Session) []string { return []string{s.PlatformUserID} },
+		HoldUsersOf: func(s sessions.Session) []string { return []string{s.PlatformUserID} },
 	}, false)
 	if err != nil || e.Sessions != 1 {
 		t.Fatalf("erased %+v, %v", e, err)

@@ -1,49 +1,16 @@
-// Package lists finds and counts what is stored of sessions: an account's sessions, the newest deliveries,
-// the backlog, the verdicts, and the timeline of one session.
-//
-// It reads, and stores nothing in addition to the records and facts. The records of an account that a list
-// has read stay in memory for a while (span, held), so that the next list does not read them again. For
-// accounts with many sessions, a Keeper reads them before the first search, and then follows new records.
-// The memory only says where to look: each session on a page is read from the leaders for that page, and a
-// list reads what a span lacks before it uses the span.
 package lists
 
 import (
 	"context"
 	"encoding/base32"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"strings"
-	"time"
 
-	"verifyd/natsconf"
 	"verifyd/natsconf/topology"
-	"verifyd/sessions"
 	"verifyd/sessions/facts"
 	"verifyd/sessions/records"
 )
-
-// ErrBadCursor is returned for a cursor that no list returned.
-var ErrBadCursor = errors.New("not a cursor of this list")
-
-// Page is a part of a list, newest session first.
-type Page struct {
-	Sessions []facts.View
-	Next     string    // the cursor of the next page; empty if there is none
-	Back     time.Time // the creation instant of the oldest session examined; zero if none was
-}
-
-// Lists finds and counts sessions in the store.
-type Lists struct {
-	*records.Reader
-
-	held *held
-	few  uint64 // fewFacts, except in tests
-}
-
-// New returns the lists of a reader.
-func New(r *records.Reader) *Lists { return &Lists{r, newHeld(), fewFacts} }
 
 // List returns an account's sessions, newest first, at most q.Limit. It walks back through the account's
 // records. If ctx ends on the way, it returns what it has found so far, with the cursor to continue from. A
@@ -91,13 +58,6 @@ func (st *Lists) one(ctx context.Context, q Query) (Page, error) {
 		return Page{}, fmt.Errorf("list sessions: %w", err)
 	}
 	return Page{Sessions: []facts.View{v}, Back: v.CreatedAt}, nil
-}
-
-// isNoView reports whether a session is on no list: its user was erased, it has aged out, or what is stored
-// in its place is damaged or of a newer build. One such session does not hide others.
-func isNoView(err error) bool {
-	return errors.Is(err, sessions.ErrNotFound) || errors.Is(err, natsconf.ErrNewer) ||
-		errors.Is(err, facts.ErrUnreadable)
 }
 
 // listBounds returns the first and the last sequence of the records to list.

@@ -2,7 +2,6 @@ package lists
 
 import (
 	"context"
-	"encoding/base32"
 	"errors"
 	"math"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"verifyd/natsconf"
 	"verifyd/natsconf/topology"
 	"verifyd/sessions"
+	"verifyd/sessions/base32"
 	"verifyd/sessions/proof"
 	"verifyd/sessions/records"
 )
@@ -55,9 +55,7 @@ type row struct {
 
 const rowBytes = 72
 
-var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
-
-func (r *row) session() sessions.ID { return sessions.ID(idEncoding.EncodeToString(r.id[:])) }
+func (r *row) session() sessions.ID { return sessions.ID(base32.Lower.EncodeToString(r.id[:])) }
 
 func (r *row) user() string { return r.texts[:r.userBytes] }
 
@@ -242,7 +240,7 @@ func (s *span) take(ctx context.Context, st *Lists, subject string, data []byte,
 	do func(row) error) error {
 	r := row{sequence: sequence}
 	text := subject[strings.LastIndexByte(subject, '.')+1:]
-	n, err := idEncoding.Decode(r.id[:], []byte(text[:min(len(text), 32)]))
+	n, err := base32.Lower.Decode(r.id[:], []byte(text[:min(len(text), 32)]))
 	if err != nil || n != len(r.id) {
 		return nil //nolint:nilerr // it is not a session's record
 	}

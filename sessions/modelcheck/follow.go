@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Follow reports whether a model allows an observation: whether there are steps from an initial state to an
-// end whose observable parts are these, in this order. seen returns what can be observed of the step from one
-// state to another; empty: nothing. The error describes how far the model agrees.
+// Follow returns an error unless a model allows an observation: unless there are steps from an initial state
+// to an end whose observable parts are these, in this order. seen returns what can be observed of the step
+// from one state to another; empty: nothing. The error describes how far the model agrees.
 func Follow[S comparable](m Model[S], trace []string, seen func(from, to S) string) error {
 	type place struct {
 		state S

@@ -16,7 +16,6 @@ package pauses
 
 import (
 	"context"
-	"encoding/base32"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,6 +28,7 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/topology"
+	"verifyd/sessions/base32"
 	"verifyd/sessions/urlpolicy"
 )
 
@@ -111,20 +111,15 @@ type Store struct {
 	Oldest func(ctx context.Context) (time.Time, error)
 
 	conn *natsconf.Conn
-	kv   jetstream.KeyValue
 	now  func() time.Time
 }
 
-// NewStore binds to the bucket. now is time.Now when nil.
-func NewStore(ctx context.Context, c *natsconf.Conn, now func() time.Time) (*Store, error) {
-	kv, err := c.JS.KeyValue(ctx, topology.BucketOperations)
-	if err != nil {
-		return nil, fmt.Errorf("open the operators' decisions: %w: %w", natsconf.ErrUnavailable, err)
-	}
+// NewStore returns a store. now is time.Now when nil.
+func NewStore(c *natsconf.Conn, now func() time.Time) *Store {
 	if now == nil {
 		now = time.Now
 	}
-	return &Store{conn: c, kv: kv, now: now}, nil
+	return &Store{conn: c, now: now}
 }
 
 // Begin pauses a host, or changes until when and why it is paused. Its errors are a *urlpolicy.Fault for a
@@ -189,8 +184,7 @@ func (s *Store) End(ctx context.Context, host, by string) (Pause, error) {
 // change reads a host's pause and stores what edit makes of it.
 func (s *Store) change(ctx context.Context, host string, edit func(Pause) (Pause, error)) (Pause, error) {
 	var next Pause
-	err := s.conn.Update(ctx, topology.BucketStream(topology.BucketOperations),
-		topology.BucketSubject(topology.BucketOperations, entryOf(host)),
+	err := s.conn.Update(ctx, topology.BucketStream(topology.BucketOperations), subjectOf(host),
 		func(m *jetstream.RawStreamMsg) (*nats.Msg, error) {
 			var existing Pause
 			var err error
@@ -214,14 +208,14 @@ func (s *Store) change(ctx context.Context, host string, edit func(Pause) (Pause
 // Of returns the current pause of a host, named as timeline.Host does; nil if there is none. Its error is
 // natsconf.ErrUnavailable.
 func (s *Store) Of(ctx context.Context, host string) (*Pause, error) {
-	e, err := s.kv.Get(ctx, entryOf(host))
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
+	m, err := s.conn.Last(ctx, topology.BucketStream(topology.BucketOperations), subjectOf(host))
+	if errors.Is(err, natsconf.ErrNotFound) {
 		return nil, nil //nolint:nilnil // it is not paused
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the pause: %w: %w", natsconf.ErrUnavailable, err)
+		return nil, fmt.Errorf("read the pause: %w", err)
 	}
-	p, err := decode(e.Value())
+	p, err := decode(m.Data)
 	if err != nil || !p.On(s.now()) { // one of a newer build is left out, as in List
 		return nil, nil //nolint:nilerr,nilnil // see there
 	}
@@ -255,7 +249,8 @@ func decode(data []byte) (Pause, error) {
 	return r.Pause, nil
 }
 
-// hostEncoding makes one word of a key from a host: names of keys contain no colon and no bracket.
-var hostEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
-
-func entryOf(host string) string { return prefix + hostEncoding.EncodeToString([]byte(host)) }
+// subjectOf returns the subject of a host's entry. Names of entries contain no colon and no bracket.
+func subjectOf(host string) string {
+	return topology.BucketSubject(topology.BucketOperations,
+		prefix+base32.Lower.EncodeToString([]byte(host)))
+}

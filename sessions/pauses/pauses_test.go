@@ -24,19 +24,10 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(natstest.Budget(m, 15*time.Second))
 }
 
-func newStore(t *testing.T, conn *natsconf.Conn, now func() time.Time) *pauses.Store {
-	t.Helper()
-	s, err := pauses.NewStore(t.Context(), conn, now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
 func TestPauseBeginsAndEnds(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	s := newStore(t, natstest.Start(t), func() time.Time { return now })
+	s := pauses.NewStore(natstest.Start(t), func() time.Time { return now })
 	if _, err := s.End(t.Context(), "bot.example.com", "olga"); !errors.Is(err, pauses.ErrNotPaused) {
 		t.Errorf("the end of no pause: %v", err)
 	}
@@ -68,7 +59,7 @@ func TestPauseBeginsAndEnds(t *testing.T) {
 func TestBadPauses(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)
-	s := newStore(t, conn, nil)
+	s := pauses.NewStore(conn, nil)
 	for _, host := range []string{
 		"", "https://bot.example.com", "bot.example.com/x", "bot example", "user@bot.example.com",
 		"bot.example.com:0", "*",
@@ -105,7 +96,7 @@ func TestBadPauses(t *testing.T) {
 func TestPauseFitsWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	s := newStore(t, natstest.Start(t), func() time.Time { return now })
+	s := pauses.NewStore(natstest.Start(t), func() time.Time { return now })
 	oldest := now.Add(-50 * time.Hour)
 	s.Oldest = func(context.Context) (time.Time, error) { return oldest, nil }
 	_, err := s.Begin(t.Context(), "bot.example.com", "olga", "", 22*time.Hour)
@@ -133,7 +124,7 @@ func TestPauseFitsWhatIsLeft(t *testing.T) {
 func TestNewerPausesAreLeft(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)
-	s := newStore(t, conn, nil)
+	s := pauses.NewStore(conn, nil)
 	if _, err := s.Begin(t.Context(), "bot.example.com", "olga", "", time.Hour); err != nil {
 		t.Fatal(err)
 	}
@@ -148,10 +139,7 @@ func TestNewerPausesAreLeft(t *testing.T) {
 		`{"host":["bot.example.com:443"]}`:                                    false,
 		`{"stream":"a server's answer"}`:                                      false,
 	} {
-		ack, err := conn.JS.Publish(t.Context(), m.Subject, []byte(shape))
-		if err != nil {
-			t.Fatal(err)
-		}
+		seq := natstest.Publish(t, conn, m.Subject, []byte(shape))
 		_, begin := s.Begin(t.Context(), "bot.example.com", "olga", "", time.Hour)
 		_, end := s.End(t.Context(), "bot.example.com", "olga")
 		for what, err := range map[string]error{"begin": begin, "end": end} {
@@ -160,7 +148,7 @@ func TestNewerPausesAreLeft(t *testing.T) {
 				t.Errorf("%s with %s: %v", what, shape, err)
 			}
 		}
-		if now, err := conn.Last(t.Context(), stream, m.Subject); err != nil || now.Sequence != ack.Sequence {
+		if now, err := conn.Last(t.Context(), stream, m.Subject); err != nil || now.Sequence != seq {
 			t.Errorf("%s was written over: %v", shape, err)
 		}
 	}
@@ -170,7 +158,7 @@ func TestNewerPausesAreLeft(t *testing.T) {
 func TestManyChangeOnePause(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)
-	s := newStore(t, conn, nil)
+	s := pauses.NewStore(conn, nil)
 	m := pauses.NewMirror(conn, zerolog.Nop())
 	natstest.Serve(t, m)
 	<-m.Loaded()

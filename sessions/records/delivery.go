@@ -7,10 +7,9 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/crashpoint"
-	"verifyd/natsconf/topology"
+	"verifyd/natsconf/once"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
-	"verifyd/sessions/once"
 )
 
 // Claim claims an attempt for its owner, by a write-once fact. Only nil allows the owner to send. ErrClaimed
@@ -20,7 +19,7 @@ func (st *Writer) Claim(ctx context.Context, c facts.Claim) error {
 	if err != nil {
 		return fmt.Errorf("encode claim: %w", err)
 	}
-	w := Write{Writer: st.Completions, Stream: topology.StreamCompletions,
+	w := Write{Writer: st.Completions,
 		Subject: facts.Key{Kind: "claim", ID: c.Session, N: c.Number}.Subject(), Data: data,
 		Before: crashpoint.BeforeClaim, After: crashpoint.AfterClaim}
 	_, err = st.Once(ctx, w)
@@ -33,13 +32,14 @@ func (st *Writer) Claim(ctx context.Context, c facts.Claim) error {
 	return nil
 }
 
-// Settle records how an attempt ended, by a write-once fact. ErrSettled comes with the existing result; if
-// that cannot be read, with the result that it stands for. After any other error the caller tries again: an
-// attempt without a result is settled as unknown by any process that sees it after Claim.SettleAfter.
-func (st *Writer) Settle(ctx context.Context, r facts.Result) (facts.Result, error) {
+// StoreResult records how an attempt ended, by a write-once fact. ErrHasResult comes with the existing
+// result; if that cannot be read, with the result that it stands for. After any other error the caller tries
+// again: an attempt without a result is settled as unknown by any process that sees it after
+// Claim.SettleAfter.
+func (st *Writer) StoreResult(ctx context.Context, r facts.Result) (facts.Result, error) {
 	with, err := st.SealerOf(ctx, r.SealedUnder)
 	if err != nil && !errors.Is(err, ErrErased) && !errors.Is(err, facts.ErrUnreadable) {
-		return facts.Result{}, fmt.Errorf("settle attempt %d of session %s: %w", r.Number, r.Session, err)
+		return facts.Result{}, fmt.Errorf("store result %d of session %s: %w", r.Number, r.Session, err)
 	}
 	if err != nil { // without its key the verdict is stored, and the receiver's answer is not
 		r.SealedUnder, r.Detail, r.Address, r.Answer = sessions.KeyRef{}, "", "", ""
@@ -48,9 +48,9 @@ func (st *Writer) Settle(ctx context.Context, r facts.Result) (facts.Result, err
 	if err != nil {
 		return facts.Result{}, fmt.Errorf("encode result: %w", err)
 	}
-	w := Write{Writer: st.Completions, Stream: topology.StreamCompletions,
+	w := Write{Writer: st.Completions,
 		Subject: facts.Key{Kind: "result", ID: r.Session, N: r.Number}.Subject(), Data: data,
-		Before: crashpoint.BeforeSettle, After: crashpoint.AfterSettle}
+		Before: crashpoint.BeforeResult, After: crashpoint.AfterResult}
 	existing, err := st.Once(ctx, w)
 	switch {
 	case err == nil:
@@ -66,15 +66,16 @@ func (st *Writer) Settle(ctx context.Context, r facts.Result) (facts.Result, err
 		if err := st.openResult(ctx, r.SealedUnder, &other); err != nil {
 			return facts.Result{}, err
 		}
-		return other, facts.ErrSettled
+		return other, facts.ErrHasResult
 	default:
-		return facts.Result{}, fmt.Errorf("settle attempt %d of session %s: %w", r.Number, r.Session, err)
+		return facts.Result{}, fmt.Errorf("store result %d of session %s: %w", r.Number, r.Session, err)
 	}
 }
 
 // Resend requests one more attempt at a delivery that has ended, with the same webhook-id. It is a write-once
 // fact, so that of two concurrent requests one gets ErrDeliveryOpen. The other errors are ErrNoDelivery,
-// ErrNotFound, natsconf's, and an *UnreadableError if the message in the place of the request is not one.
+// ErrResentOften, ErrNotFound, natsconf's, and an *UnreadableError if the message in the place of the request
+// is not one.
 func (st *Writer) Resend(ctx context.Context, id sessions.ID, by string) (facts.Resend, error) {
 	c, err := st.Completion(ctx, id)
 	if errors.Is(err, sessions.ErrNotFound) || errors.Is(err, facts.ErrUnreadable) {
@@ -97,15 +98,16 @@ func (st *Writer) Resend(ctx context.Context, id sessions.ID, by string) (facts.
 	if err != nil {
 		return facts.Resend{}, err
 	}
+	if err := st.mayResend(ctx, id, number); err != nil {
+		return facts.Resend{}, err
+	}
 	r := facts.Resend{Session: id, Number: number, By: by, At: st.Instant()}
 	data, err := EncodeResend(r)
 	if err != nil {
 		return facts.Resend{}, fmt.Errorf("encode resend: %w", err)
 	}
 	existing, err := st.Once(ctx, Write{
-		Writer: st.Completions, Stream: topology.StreamCompletions,
-		Subject: facts.Key{Kind: "resend", ID: id, N: r.Number}.Subject(),
-		Data:    data,
+		Writer: st.Completions, Subject: facts.Key{Kind: "resend", ID: id, N: r.Number}.Subject(), Data: data,
 	})
 	if errors.Is(err, once.ErrTaken) {
 		if _, err := DecodeResend(id, r.Number, existing.Data); errors.Is(err, facts.ErrUnreadable) {
@@ -117,6 +119,32 @@ func (st *Writer) Resend(ctx context.Context, id sessions.ID, by string) (facts.
 		return facts.Resend{}, fmt.Errorf("ask for attempt %d of session %s: %w", r.Number, id, err)
 	}
 	return r, nil
+}
+
+// maxResends is how often one more attempt at a delivery may be requested, also in ErrResentOften's text.
+// Whoever reads a session reads the facts of all of its attempts.
+const maxResends = 100
+
+// mayResend returns ErrResentOften if no more attempts may be requested. Those that the policy made count for
+// nothing.
+func (st *Writer) mayResend(ctx context.Context, id sessions.ID, number int) error {
+	if number <= maxResends+1 { // the first was not requested
+		return nil
+	}
+	h := history{st.Reader, id, atOnce(ctx, st.Conn, id)}
+	for n, left := number-1, maxResends; n > 1; n-- {
+		asked, err := h.requested(n)
+		if err != nil {
+			return err
+		}
+		if asked {
+			left--
+		}
+		if left == 0 {
+			return facts.ErrResentOften
+		}
+	}
+	return nil
 }
 
 // Schedule makes the stream pass a delivery to a dispatcher at r.At, to the second, even if all processes

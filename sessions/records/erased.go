@@ -26,9 +26,6 @@ type ErasedRecord struct {
 	Slot    int    `json:"slot,omitzero"`
 }
 
-// ErrErased is returned for data whose key was destroyed. For callers it is data that does not exist.
-var ErrErased = fmt.Errorf("its user was erased: %w: %w", sessions.ErrNotFound, natsconf.ErrNotFound)
-
 // IsErased reports whether a session's user was erased; of "*", whether any session's was.
 func (st *Reader) IsErased(ctx context.Context, id sessions.ID) (bool, error) {
 	_, err := st.Conn.Last(ctx, topology.BucketStream(topology.BucketStore), ErasedSubject(id))

@@ -111,7 +111,7 @@ func (st *Opener) OpenResults(ctx context.Context, s sessions.Session, attempts 
 	return nil
 }
 
-// openResult is openResults for one result.
+// openResult is OpenResults for one result.
 func (st *Opener) openResult(ctx context.Context, ref sessions.KeyRef, r *facts.Result) error {
 	if r.SealedDetails == "" {
 		return nil

@@ -133,7 +133,7 @@ var codecs = map[string]codec{
 	"event":      codecOf(eventVersions, func(r *eventRecord) *int { return &r.Version }),
 	"lease":      codecOf(RecordVersions, func(r *LeaseRecord) *int { return &r.Version }),
 	"progress":   codecOf(RecordVersions, func(r *progressRecord) *int { return &r.Version }),
-	"binding":    codecOf(RecordVersions, func(r *BindingRecord) *int { return &r.Version }),
+	"binding":    codecOf(RecordVersions, func(r *HoldRecord) *int { return &r.Version }),
 	"erasure":    codecOf(RecordVersions, func(r *ErasedRecord) *int { return &r.Version }),
 	"keys":       codecOf(RecordVersions, func(r *pageRecord) *int { return &r.Version }),
 	"reservation": codecOf(ReservationVersions, func(r *ReservationRecord) *int {

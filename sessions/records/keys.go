@@ -39,6 +39,9 @@ const (
 	pageNameLen = 16
 )
 
+// ErrErased is returned for data whose key was destroyed. For callers it is data that does not exist.
+var ErrErased = fmt.Errorf("its user was erased: %w: %w", sessions.ErrNotFound, natsconf.ErrNotFound)
+
 // errNoPage is returned if the page of a key is not there: it has aged out, like everything that it opens, or
 // the store was damaged (Session.Lost).
 var errNoPage = fmt.Errorf("the page of its key is not there: %w", facts.ErrUnreadable)
@@ -118,8 +121,10 @@ func (k *sessionKeys) take(ctx context.Context) (sessions.KeyRef, secretbox.Key,
 					fmt.Errorf("take a key: %w: %w", natsconf.ErrUnavailable, ctx.Err())
 			}
 		}
-		if making.err != nil {
-			return sessions.KeyRef{}, secretbox.Key{}, making.err
+		// If the maker's time was over, a caller that has time left makes the next one.
+		if err := making.err; err != nil &&
+			(mine || !wait.Is(ctx) || ctx.Err() != nil || !errors.Is(err, natsconf.ErrUnavailable)) {
+			return sessions.KeyRef{}, secretbox.Key{}, err
 		}
 	}
 }

@@ -114,3 +114,39 @@ func TestUnansweredPageIsFollowedByAnother(t *testing.T) {
 		t.Errorf("they waited for %s, until the end of the one who stored it", took)
 	}
 }
+
+// The time of the caller that makes a page may be over before that of others that wait for it: one of them
+// makes the next page.
+func TestPageOutlastsItsMaker(t *testing.T) {
+	t.Parallel()
+	conn := natstest.ConnectTo(t, natstest.Bare(t, t.TempDir()))
+	k := newSessionKeys(conn, secretbox.NewKey().Box(pageUse), time.Now)
+	take := func(within time.Duration) <-chan error {
+		taken := make(chan error, 1)
+		go func() {
+			ctx, cancel := wait.For(t.Context(), within)
+			defer cancel()
+			_, _, err := k.take(ctx)
+			taken <- err
+		}()
+		return taken
+	}
+	maker := take(time.Millisecond)
+	natstest.Await(t, "it makes a page", func() bool {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return k.making != nil
+	})
+	other := take(pageWithin + natstest.TestTimeout)
+	if err := <-maker; !errors.Is(err, natsconf.ErrUnavailable) {
+		t.Errorf("without a store: %v", err)
+	}
+	if _, err := conn.JS.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: topology.StreamSessionKeys, Subjects: []string{PageSubject(">")},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-other; err != nil {
+		t.Errorf("with time left: %v", err)
+	}
+}

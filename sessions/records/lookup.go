@@ -82,15 +82,6 @@ func (l lookUp) status(ctx context.Context) (s sessions.Status, completed bool, 
 	}
 }
 
-// checkErased returns ErrErased for a session whose user was erased. Its other errors are natsconf's.
-func checkErased(ctx context.Context, st *Reader, id sessions.ID) error {
-	gone, err := st.IsErased(ctx, id)
-	if err == nil && gone {
-		err = fmt.Errorf("session %s: %w", id, ErrErased)
-	}
-	return err
-}
-
 // Progresses reads what users of sessions have proven so far.
 type Progresses struct{ conn *natsconf.Conn }
 

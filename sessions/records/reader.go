@@ -16,7 +16,6 @@ import (
 	"verifyd/natsconf/topology"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
-	"verifyd/sessions/proof"
 	"verifyd/sessions/tracing"
 )
 
@@ -52,88 +51,12 @@ func NewReader(conn *natsconf.Conn, key secretbox.Key, now func() time.Time, met
 // Instant returns the current instant as the contract writes it: UTC, whole milliseconds.
 func (st *Reader) Instant() time.Time { return st.Now().UTC().Truncate(time.Millisecond) }
 
-// Read returns everything about a session. It reads from the leaders, so that it sees every acknowledged
-// write. Its errors are ErrNotFound and natsconf's.
-func (st *Reader) Read(ctx context.Context, id sessions.ID) (facts.View, error) {
-	return st.ReadOf(ctx, "", id)
-}
-
-// ReadOf is Read for a session of an account; "" stands for any account.
-func (st *Reader) ReadOf(ctx context.Context, account string, id sessions.ID) (facts.View, error) {
-	s, completed, err := lookUpOf(ctx, st, account, id).status(ctx)
-	if err != nil {
-		return facts.View{}, err
-	}
-	if !completed {
-		return st.viewOf(ctx, s, false)
-	}
-	erased := Begin(func() (any, error) { return nil, checkErased(ctx, st, id) })
-	v, err := st.viewOf(ctx, s, true)
-	if _, gone := erased(); gone != nil {
-		return facts.View{}, gone
-	}
-	return v, err
-}
-
-// ReadOutcome is Read without the delivery, which takes a read for each of its facts.
-func (st *Reader) ReadOutcome(ctx context.Context, id sessions.ID) (sessions.Status, error) {
-	return lookUpOf(ctx, st, "", id).outcome(ctx)
-}
-
-// View returns everything about a session whose record is known.
-func (st *Reader) View(ctx context.Context, s sessions.Session) (facts.View, error) {
-	c, err := st.completionOf(ctx, s.ID)
-	at, unreadable := storedAt(err)
-	switch {
-	case err == nil:
-		return st.viewOf(ctx, statusOf(c), true)
-	case unreadable:
-		return st.viewOf(ctx, endedUnreadable(s, at), false)
-	case !errors.Is(err, natsconf.ErrNotFound):
-		return facts.View{}, err
-	case !s.Expired(st.Now()) && !s.Lost:
-		return st.viewOf(ctx, pendingStatus(s), false)
-	}
-	ended, completed, err := st.expiredStatus(ctx, s)
-	if err != nil {
-		return facts.View{}, err
-	}
-	return st.viewOf(ctx, ended, completed)
-}
-
 func pendingStatus(s sessions.Session) sessions.Status {
 	return sessions.Status{Session: s, Outcome: sessions.Outcome{State: sessions.Pending}}
 }
 
 func statusOf(c sessions.Completion) sessions.Status {
 	return sessions.Status{Session: c.Session, Outcome: c.Outcome, CompletedAt: c.CompletedAt}
-}
-
-// viewOf adds its delivery to a session that is completed; others have none.
-func (st *Reader) viewOf(ctx context.Context, s sessions.Status, completed bool) (v facts.View, err error) {
-	v = facts.View{
-		Session: s.Session, Outcome: s.Outcome, CompletedAt: s.CompletedAt,
-		Delivery: facts.Delivery{State: facts.DeliveryNone},
-	}
-	if !completed {
-		if s.Level != proof.Link {
-			v.Progress, err = st.ProgressOf(ctx, s.ID)
-			v.Reached = v.Progress.Reached()
-		}
-		return v, err
-	}
-	h := history{st, s.ID, atOnce(ctx, st.Conn, s.ID)}
-	attempts, err := h.attempts()
-	if err != nil {
-		return facts.View{}, err
-	}
-	if err := st.OpenResults(ctx, s.Session, attempts); err != nil {
-		return facts.View{}, err
-	}
-	if v.Delivery, err = facts.NewDelivery(s.Outcome, attempts, h.requested); err != nil {
-		return facts.View{}, err
-	}
-	return v, nil
 }
 
 // expiredStatus reads the completion once more: one may have been stored, in time, between the first read and
@@ -266,6 +189,15 @@ func (st *Reader) readCompletion(ctx context.Context, id sessions.ID,
 	return c, nil
 }
 
+// checkErased returns ErrErased for a session whose user was erased. Its other errors are natsconf's.
+func checkErased(ctx context.Context, st *Reader, id sessions.ID) error {
+	gone, err := st.IsErased(ctx, id)
+	if err == nil && gone {
+		err = fmt.Errorf("session %s: %w", id, ErrErased)
+	}
+	return err
+}
+
 // Completion reads the completion of a session. The error is ErrNotFound if there is none, and ErrUnreadable
 // if the stored message is not one.
 func (st *Reader) Completion(ctx context.Context, id sessions.ID) (sessions.Completion, error) {
@@ -296,4 +228,54 @@ func withHeader(c sessions.Completion, h nats.Header) sessions.Completion {
 		c.KeptUntil = o.Until
 	}
 	return c
+}
+
+// CheckUnreadable reports a message from a consumer that could not be read, and returns the
+// *UnreadableError; any other error is returned unchanged.
+func (st *Reader) CheckUnreadable(m jetstream.Msg, err error) error {
+	meta, merr := m.Metadata()
+	if merr != nil {
+		return err
+	}
+	return st.unreadable(m.Subject(), m.Headers(), meta.Sequence.Stream, meta.Timestamp, err)
+}
+
+// checkUnreadable is CheckUnreadable for a message that was read by its subject.
+func (st *Reader) checkUnreadable(m *jetstream.RawStreamMsg, err error) error {
+	return st.unreadable(m.Subject, m.Header, m.Sequence, m.Time, err)
+}
+
+func (st *Reader) unreadable(subject string, header nats.Header, sequence uint64, at time.Time,
+	err error) error {
+	if _, located := errors.AsType[*facts.UnreadableError](err); located ||
+		!errors.Is(err, facts.ErrUnreadable) {
+		return err
+	}
+	e := &facts.UnreadableError{
+		Session: facts.OfFact(subject), Subject: subject, Sequence: sequence, At: natsconf.StoredAt(header,
+			at).
+			UTC(), Cause: err,
+	}
+	st.metrics.unreadable.WithLabelValues(e.Kind()).Inc()
+	if st.onUnreadable != nil {
+		st.onUnreadable(e)
+	}
+	return e
+}
+
+// storedAt returns when an unreadable message was stored.
+func storedAt(err error) (at time.Time, ok bool) {
+	if e, found := errors.AsType[*facts.UnreadableError](err); found {
+		return e.At.Truncate(time.Millisecond), true
+	}
+	return time.Time{}, false
+}
+
+// endedUnreadable is the status of a session whose completion cannot be read and was stored at an instant.
+func endedUnreadable(s sessions.Session, at time.Time) sessions.Status {
+	if at.Before(s.ExpiresAt) {
+		s.ExpiresAt = at // from then on it could not be completed
+	}
+	return sessions.Status{Session: s, Outcome: sessions.Outcome{State: sessions.Expired,
+		Reason: sessions.UnreadableReason}}
 }

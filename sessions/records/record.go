@@ -49,7 +49,7 @@ var (
 	// the request's. The request names the user, who could be found by trying if the hash had no key. Those
 	// of version 1 hold the fingerprint itself.
 	ReservationVersions = versions{1, 2}
-	// RecordVersions are those of identity bindings, sign-in leases, progresses, records of erasures and
+	// RecordVersions are those of identity holds, sign-in leases, progresses, records of erasures and
 	// pages of keys.
 	RecordVersions = versions{1, 1}
 )
@@ -90,13 +90,13 @@ func DecodeRecord(data []byte, into any, version *int, v versions) error {
 // decodeSealed reads the sealed part of a record, which has the record's version.
 func decodeSealed(plain []byte, into any) error { return json.Unmarshal(plain, into, decoding) }
 
-// BindingRecord is an IdentityBinding as it is stored. The identity is in the subject, as a hash.
-type BindingRecord struct {
+// HoldRecord is an IdentityHold as it is stored. The identity is in the subject, as a hash.
+type HoldRecord struct {
 	Version int         `json:"v"`
 	User    string      `json:"by"`
 	Session sessions.ID `json:"session"` // the user's newest
 	// Earlier are sessions of the same user that held the identity before and had not ended then; Confirmed
-	// reports that one of that user's was verified. So a binding lapses with the last of its user's sessions,
+	// reports that one of that user's was verified. So a hold lapses with the last of its user's sessions,
 	// not with the newest alone.
 	Earlier   []sessions.ID `json:"earlier,omitempty"`
 	Confirmed bool          `json:"sure,omitzero"`

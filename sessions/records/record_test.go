@@ -27,7 +27,7 @@ var decoders = map[string]func(data []byte) (any, error){
 		return &r.Version
 	}),
 	"lease":   decoder[LeaseRecord](RecordVersions, func(r *LeaseRecord) *int { return &r.Version }),
-	"binding": decoder[BindingRecord](RecordVersions, func(r *BindingRecord) *int { return &r.Version }),
+	"binding": decoder[HoldRecord](RecordVersions, func(r *HoldRecord) *int { return &r.Version }),
 	"erasure": decoder[ErasedRecord](RecordVersions, func(r *ErasedRecord) *int { return &r.Version }),
 	"keys":    decoder[pageRecord](RecordVersions, func(r *pageRecord) *int { return &r.Version }),
 }
@@ -186,7 +186,7 @@ func FuzzFacts(f *testing.F) {
 				t.Fatalf("%+v is read back as %+v, %v", c, read, err)
 			}
 		} else if errors.Is(err, facts.ErrUnreadable) {
-			open := []facts.Attempt{facts.NewAttempt(facts.UnreadableClaim("a", 1, time.Now()), nil)}
+			open := []facts.Attempt{facts.UnreadableClaim("a", 1, time.Now()).Attempt(nil)}
 			if state := facts.StateOfDelivery(sessions.Outcome{State: sessions.Verified},
 				open); state != facts.DeliveryUnknown {
 				t.Fatalf("a delivery with the claim %q is %s", data, state)

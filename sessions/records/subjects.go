@@ -54,8 +54,8 @@ func redeemedSubject(attempt string) string {
 	return topology.BucketSubject(topology.BucketSessions, redeemedEntry+attempt)
 }
 
-// BindingSubject is the subject of the binding of an identity, by its keyed hash.
-func BindingSubject(hash string) string {
+// HoldSubject is the subject of the hold of an identity, by its keyed hash.
+func HoldSubject(hash string) string {
 	return topology.BucketSubject(topology.BucketIdentities, hash)
 }
 

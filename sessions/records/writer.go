@@ -9,14 +9,14 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/crashpoint"
-	"verifyd/natsconf/topology"
+	"verifyd/natsconf/once"
 	"verifyd/natsconf/wait"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
-	"verifyd/sessions/once"
 	"verifyd/sessions/proof"
 	"verifyd/sessions/stats"
 	"verifyd/sessions/tracing"
@@ -53,7 +53,7 @@ func (st *Writer) Create(ctx context.Context, r sessions.Request) (sessions.Sess
 	return s, token, nil
 }
 
-// EncodeNew returns a new session its key, and its record.
+// EncodeNew assigns a key to a new session and returns its record.
 func (st *Writer) EncodeNew(ctx context.Context, s *sessions.Session) (data []byte, err error) {
 	with := Sealer{box: st.box}
 	// Builds that know no sealed sessions read neither of these in any case.
@@ -99,9 +99,8 @@ func (st *Writer) RedeemLogin(ctx context.Context, attempt string, until time.Ti
 
 func (st *Writer) redeem(ctx context.Context, attempt string, by []byte, life time.Duration) error {
 	w := Write{
-		Writer: st.Pending, Stream: topology.BucketStream(topology.BucketSessions),
-		Subject: redeemedSubject(attempt), Data: by, life: life, Before: crashpoint.BeforeRedeem,
-		After: crashpoint.AfterRedeem,
+		Writer: st.Pending, Subject: redeemedSubject(attempt), Data: by, life: life,
+		Before: crashpoint.BeforeRedeem, After: crashpoint.AfterRedeem,
 	}
 	_, err := st.Once(ctx, w)
 	if errors.Is(err, once.ErrTaken) {
@@ -167,8 +166,7 @@ func (st *Writer) Complete(ctx context.Context, s sessions.Session, o sessions.O
 	if err != nil {
 		return sessions.Completion{}, fmt.Errorf("encode completion: %w", err)
 	}
-	w := Write{Writer: st.Completions, Stream: topology.StreamCompletions, Subject: CompletionSubject(id),
-		Data: data, Trace: s.Trace,
+	w := Write{Writer: st.Completions, Subject: CompletionSubject(id), Data: data, Trace: s.Trace,
 		Before: crashpoint.BeforeComplete, After: crashpoint.AfterComplete}
 	existing, err := st.Once(ctx, w)
 	switch {
@@ -204,4 +202,70 @@ func (st *Writer) completionOfExpired(ctx context.Context, id sessions.ID) (sess
 		return sessions.Completion{}, sessions.ErrExpired
 	}
 	return c, completedError(err)
+}
+
+// Write is one write-once message.
+type Write struct {
+	Writer  *natsconf.Writer
+	Subject string
+	Data    []byte
+	// after which the message may be removed, in whole seconds; 0: with the stream's age
+	life          time.Duration
+	Trace         string // a traceparent to keep with it; empty: none
+	Before, After string // crash points; After is reached if the write is stored
+}
+
+// Once stores a message on a subject that has none, as once.Store does.
+func (st *Writer) Once(ctx context.Context, w Write) (existing *jetstream.RawStreamMsg, err error) {
+	m := &nats.Msg{Subject: w.Subject, Data: w.Data, Header: nats.Header{}}
+	tracing.Inject(m, w.Trace)
+	if w.life > 0 {
+		m.Header.Set(jetstream.MsgTTLHeader, w.life.String())
+	}
+	crashpoint.Reach(w.Before)
+	existing, err = once.Store(ctx, st.Conn, w.Writer.Stream(), m, once.ByWriter(w.Writer))
+	if err == nil {
+		crashpoint.Reach(w.After)
+	}
+	return existing, err
+}
+
+// noNetwork is the label of a completion in which no network took part, in measurements.
+const noNetwork = "none"
+
+// metrics are this package's measurements. Labels are words of the domain and the ids of configured
+// networks.
+type metrics struct {
+	completions *prometheus.CounterVec // by outcome and network
+	unreadable  *prometheus.CounterVec // by kind of fact or hint
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	m := &metrics{
+		completions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "verifyd_completions_total",
+			Help: "Sessions that this process has completed, by outcome (verified, or the reason why " +
+				"not) and network; none where no network took part.",
+		}, []string{"outcome", "network"}),
+		unreadable: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "verifyd_unreadable_facts_total",
+			Help: "How often this process met something in the place of a session's fact, or of a " +
+				"hint, that no verifyd has written, by what belongs there.",
+		}, []string{"kind"}),
+	}
+	if r != nil {
+		r.MustRegister(m.completions, m.unreadable)
+	}
+	return m
+}
+
+func (m *metrics) completed(o sessions.Outcome) {
+	outcome, network := string(o.State), o.Network
+	if o.Reason != sessions.NoReason {
+		outcome = string(o.Reason)
+	}
+	if network == "" {
+		network = noNetwork
+	}
+	m.completions.WithLabelValues(outcome, network).Inc()
 }

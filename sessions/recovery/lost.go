@@ -44,24 +44,34 @@ func (st *Recovery) CloseLost(ctx context.Context, from, to time.Time) (deliveri
 	return deliveries, closed, nil
 }
 
-// endLost ends the deliveries whose claims may be lost.
+// endLost ends the deliveries whose claims may be lost, and then fills the gaps that the loss has left in the
+// facts of attempts: not before, since a repeat after an interruption must find the same open deliveries.
 func (st *Recovery) endLost(ctx context.Context, to time.Time) (deliveries int, err error) {
-	if err := st.restoreClaims(ctx); err != nil {
+	gaps, err := st.gaps(ctx)
+	if err != nil {
 		return 0, err
 	}
 	unfinished, _, err := st.Unfinished(ctx, 1, nil)
 	if err != nil {
 		return 0, err
 	}
+	const why = "the store was damaged, and whether this callback was sent is among what it lost"
 	for id, u := range unfinished {
 		if !to.IsZero() && u.CompletedAt.After(to) {
 			continue // its claim would have come later
 		}
-		if err := st.endUnknown(ctx, id, u, recoverer,
-			"the store was damaged, and whether this callback was sent is among what it lost"); err != nil {
+		did, err := st.endUnknown(ctx, id, u, recoverer, why)
+		if err != nil {
 			return deliveries, err
 		}
-		deliveries++
+		if did { // otherwise its claim alone was lost
+			deliveries++
+		}
+	}
+	for _, gap := range gaps {
+		if _, err := st.endUnknown(ctx, gap.ID, Unfinished{Number: gap.N}, recoverer, why); err != nil {
+			return deliveries, err
+		}
 	}
 	return deliveries, nil
 }
@@ -155,37 +165,56 @@ func (st *Recovery) maybeCompleted(ctx context.Context, from, to time.Time) (all
 	return all, err
 }
 
-// restoreClaims writes the missing claims of attempts that have a result: without it an attempt counts as
-// never made, and would be made again.
-func (st *Recovery) restoreClaims(ctx context.Context) error {
+// gaps returns the attempts that lack a claim or a result which was there before a later fact. Attempts are
+// read by number, up to the first without a claim: what comes after a gap would count as never made, and
+// would be made again. A session without an outcome, as after its age, has no delivery.
+func (st *Recovery) gaps(ctx context.Context) (gaps []facts.Key, err error) {
 	_, last, err := st.Conn.Bounds(ctx, topology.StreamCompletions)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	claimed, without := map[facts.Key]bool{}, map[facts.Key]bool{}
+	seen := map[sessions.ID]int{} // how many claims and results of each there were by its last fact
 	err = st.Conn.Pages(ctx, topology.StreamCompletions, ">", 1, last, func(msgs []jetstream.Msg) error {
 		for _, m := range msgs {
 			p, ok := facts.ParseSubject(m.Subject())
-			claim := facts.Key{Kind: "claim", ID: p.ID, N: p.N}
-			switch {
-			case ok && p.Kind == "claim":
-				claimed[claim] = true
-			case ok && p.Kind == "result" && !claimed[claim]: // a claim is always written before its result
-				without[claim] = true
+			if !ok {
+				continue
 			}
+			before, after := 2*p.N-2, 2*p.N-2 // claims and results, with this fact
+			switch p.Kind {
+			case "completion":
+				seen[p.ID] = 0
+				continue
+			case "claim":
+				after = before + 1
+			case "result":
+				before, after = before+1, before+2
+			}
+			have, completed := seen[p.ID]
+			if !completed || before > have+1 && errors.Is(read(p, m.Data()), facts.ErrUnreadable) {
+				continue // what cannot be read shows no more than its own attempt
+			}
+			for n := have/2 + 1; n <= (before+1)/2; n++ {
+				gaps = append(gaps, facts.Key{ID: p.ID, N: n})
+			}
+			seen[p.ID] = max(have, after)
 		}
 		return nil
 	})
-	if err != nil {
-		return err
+	return gaps, err
+}
+
+// read returns why a fact of an attempt cannot be read.
+func read(p facts.Key, data []byte) (err error) {
+	switch p.Kind {
+	case "claim":
+		_, err = records.DecodeClaim(p.ID, p.N, data)
+	case "result":
+		_, err = records.DecodeResult(p.ID, p.N, data)
+	case "resend":
+		_, err = records.DecodeResend(p.ID, p.N, data)
 	}
-	for p := range without {
-		err := st.Claim(ctx, facts.NewClaim(p.ID, p.N, recoverer, st.Instant(), 0, 0))
-		if err != nil && !errors.Is(err, facts.ErrClaimed) {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
 // closeLost writes the end of a session that has none.
@@ -203,8 +232,7 @@ func (st *Recovery) closeLost(ctx context.Context, s sessions.Session) (did bool
 		return false, fmt.Errorf("encode completion: %w", err)
 	}
 	existing, err := st.Once(ctx, records.Write{
-		Writer: st.Completions, Stream: topology.StreamCompletions, Subject: records.CompletionSubject(s.ID),
-		Data: data,
+		Writer: st.Completions, Subject: records.CompletionSubject(s.ID), Data: data,
 	})
 	if existing != nil {
 		return false, nil // it has an outcome

@@ -34,7 +34,7 @@ func (st *Recovery) CloseUnfinished(ctx context.Context, written time.Time) (del
 	why := "the store was restored from a backup of " + written.UTC().
 		Format(time.RFC3339) + "; whether this callback was sent after that is not known"
 	for id, u := range unfinished {
-		if err := st.endUnknown(ctx, id, u, restorer, why); err != nil {
+		if _, err := st.endUnknown(ctx, id, u, restorer, why); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -42,22 +42,24 @@ func (st *Recovery) CloseUnfinished(ctx context.Context, written time.Time) (del
 	return len(unfinished), open, err
 }
 
-// endUnknown ends a delivery for which it is not known whether it was sent. A repeat is harmless.
-func (st *Recovery) endUnknown(ctx context.Context, id sessions.ID, u Unfinished, by, why string) error {
+// endUnknown ends a delivery for which it is not known whether it was sent, and reports whether it had not
+// ended. A repeat is harmless.
+func (st *Recovery) endUnknown(ctx context.Context, id sessions.ID, u Unfinished, by, why string) (did bool,
+	err error) {
 	now := st.Instant()
 	if !u.Claimed {
 		err := st.Claim(ctx, facts.NewClaim(id, u.Number, by, now, 0, 0))
 		if err != nil && !errors.Is(err, facts.ErrClaimed) {
-			return err
+			return false, err
 		}
 	}
 	r := facts.NewResult(id, u.Number, facts.VerdictUnknown, failure.Restored, by, now)
 	r.Detail = why
-	_, err := st.Settle(ctx, r)
-	if err != nil && !errors.Is(err, facts.ErrSettled) {
-		return err
+	_, err = st.StoreResult(ctx, r)
+	if errors.Is(err, facts.ErrHasResult) {
+		return false, nil
 	}
-	return nil
+	return err == nil, err
 }
 
 // expireOpen makes sessions that could still be completed expire now.

@@ -34,8 +34,8 @@ func (st *Statistics) Count(account string, test bool, what Count) {
 	st.meter.Count(account, test, what, st.now())
 }
 
-// CountSettled counts the end of an attempt, unless it is to be followed by another one.
-func (st *Statistics) CountSettled(s sessions.Session, r facts.Result) {
+// CountResult counts the end of an attempt, unless it is to be followed by another one.
+func (st *Statistics) CountResult(s sessions.Session, r facts.Result) {
 	what, counted := map[facts.Verdict]Count{
 		facts.VerdictDelivered: CountDelivered, facts.VerdictRejected: CountRejected,
 		facts.VerdictUnknown:       CountUnknown,

@@ -20,7 +20,7 @@ func (st *Store) CancelOpen(ctx context.Context, account string, reason sessions
 	// A minute more than they live: the clock that dated them may differ from this one.
 	q := lists.Query{
 		Account: account, States: []sessions.State{sessions.Pending},
-		Since: st.Reader.Now().Add(-sessions.Lifetime - records.ClockSkew),
+		Since: st.Now().Add(-sessions.Lifetime - records.ClockSkew),
 		Limit: cancelPage,
 	}
 	for {

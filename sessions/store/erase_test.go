@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"verifyd/natsconf"
+	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/topology"
 	"verifyd/sessions"
 	"verifyd/sessions/erasure"
@@ -17,24 +18,24 @@ import (
 	"verifyd/sessions/store"
 )
 
-// anybody is the person with this name in all sessions and bindings of the tests' account.
+// anybody is the person with this name in all sessions and holds of the tests' account.
 func anybody(user string) erasure.Person {
 	return erasure.Person{
 		Account: request.Account, PlatformUserID: user,
-		BindingUsersOf: func(s sessions.Session) []string { return []string{s.PlatformUserID} },
+		HoldUsersOf: func(s sessions.Session) []string { return []string{s.PlatformUserID} },
 	}
 }
 
-// An identity that was bound to an erased user may be bound to another; bindings of others stay. A session of
+// An identity that stood for an erased user may stand for another; holds of others stay. A session of
 // the erased user is unknown, can never be completed again, and is in no list.
 func TestErase(t *testing.T) {
 	t.Parallel()
 	h := start(t)
-	st := h.binder(t, h.key)
-	gone, stays := h.binding(t, "planted-user"), h.binding(t, "another")
+	st := h.holder(t, h.key)
+	gone, stays := h.hold(t, "planted-user"), h.hold(t, "another")
 	stays.Identity = "another identity"
-	for _, bind := range []store.IdentityBinding{gone, stays} {
-		if err := st.BindIdentity(t.Context(), bind); err != nil {
+	for _, hold := range []store.IdentityHold{gone, stays} {
+		if err := st.HoldIdentity(t.Context(), hold); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -44,11 +45,11 @@ func TestErase(t *testing.T) {
 	}
 	h.complete(t, gone.Session, sessions.Canceled, sessions.CanceledReason) // nothing is to be delivered
 	if e, err := st.Erase(t.Context(), anybody("planted-user"), false); err != nil || e.Open != 1 ||
-		e.Sessions+e.Bindings != 0 {
+		e.Sessions+e.Identities != 0 {
 		t.Errorf("within its lifetime: %+v, %v", e, err)
 	}
 	h.clock.Advance(sessions.Lifetime + time.Second)
-	want := erasure.Erasure{Sessions: 1, Outcomes: 1, Bindings: 1}
+	want := erasure.Erasure{Sessions: 1, Outcomes: 1, Identities: 1}
 	for _, dry := range []bool{true, false} {
 		if e, err := st.Erase(t.Context(), anybody("planted-user"), dry); err != nil || e != want {
 			t.Errorf("dry %t: %+v, %v", dry, e, err)
@@ -79,12 +80,12 @@ func TestErase(t *testing.T) {
 	if err != nil || len(erased) != 1 || !erased[gone.Session] {
 		t.Errorf("erased: %v, %v", erased, err)
 	}
-	next := h.binding(t, "next")
-	if err := st.BindIdentity(t.Context(), next); err != nil {
+	next := h.hold(t, "next")
+	if err := st.HoldIdentity(t.Context(), next); err != nil {
 		t.Errorf("the identity is still held: %v", err)
 	}
 	next.Identity = stays.Identity
-	if err := st.BindIdentity(t.Context(), next); !errors.Is(err, store.ErrIdentityBound) {
+	if err := st.HoldIdentity(t.Context(), next); !errors.Is(err, store.ErrIdentityHeld) {
 		t.Errorf("another's identity: %v", err)
 	}
 }
@@ -93,15 +94,15 @@ func TestErase(t *testing.T) {
 func TestErasedUserDoesNotCount(t *testing.T) {
 	t.Parallel()
 	h := start(t)
-	st := h.binder(t, h.key)
-	bind := func(user string) (store.IdentityBinding, error) {
-		b := h.binding(t, user)
+	st := h.holder(t, h.key)
+	hold := func(user string) (store.IdentityHold, error) {
+		b := h.hold(t, user)
 		second := b
 		second.Identity += ", second slot"
-		return b, st.BindSlot(t.Context(), []store.IdentityBinding{b, second})
+		return b, st.HoldSlot(t.Context(), []store.IdentityHold{b, second})
 	}
 	for _, user := range []string{"planted-user", "another"} {
-		b, err := bind(user)
+		b, err := hold(user)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,23 +110,23 @@ func TestErasedUserDoesNotCount(t *testing.T) {
 		if err := h.store.Claim(t.Context(), facts.Claim{Session: b.Session, Number: 1}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.store.Settle(t.Context(), facts.Result{
+		if _, err := h.store.StoreResult(t.Context(), facts.Result{
 			Session: b.Session, Number: 1, Verdict: facts.VerdictDelivered, At: h.clock.Now(),
 		}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := bind("next"); !errors.Is(err, store.ErrIdentityBound) {
+	if _, err := hold("next"); !errors.Is(err, store.ErrIdentityHeld) {
 		t.Errorf("a third user: %v", err)
 	}
 	h.clock.Advance(sessions.Lifetime + time.Second)
-	if e, err := st.Erase(t.Context(), anybody("planted-user"), false); err != nil || e.Bindings != 1 {
+	if e, err := st.Erase(t.Context(), anybody("planted-user"), false); err != nil || e.Identities != 1 {
 		t.Errorf("%+v, %v", e, err)
 	}
-	if _, err := bind("next"); err != nil {
+	if _, err := hold("next"); err != nil {
 		t.Errorf("after the erasure: %v", err)
 	}
-	if _, err := bind("one more"); !errors.Is(err, store.ErrIdentityBound) {
+	if _, err := hold("one more"); !errors.Is(err, store.ErrIdentityHeld) {
 		t.Errorf("beside the one who stays: %v", err)
 	}
 }
@@ -175,15 +176,15 @@ func TestEraseCountsTheSameDry(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	late := newStoreAt(t, h, func() time.Time { return h.clock.Now().Add(sessions.Lifetime + time.Second) })
-	binder := h.binder(t, h.key)
+	holder := h.holder(t, h.key)
 	const users, canceled, expired = 12, 6, 3
 	for user := range users {
 		name := fmt.Sprint("user ", user)
-		// whose callbacks are due: they stay, and with them the user's bindings
+		// whose callbacks are due: they stay, and with them the user's holds
 		failed := user % 2 * 3
-		bound := h.binding(t, name) // one that expires, too
-		bound.Identity = name
-		if err := binder.BindIdentity(t.Context(), bound); err != nil {
+		held := h.hold(t, name) // one that expires, too
+		held.Identity = name
+		if err := holder.HoldIdentity(t.Context(), held); err != nil {
 			t.Fatal(err)
 		}
 		var writes sync.WaitGroup
@@ -209,7 +210,7 @@ func TestEraseCountsTheSameDry(t *testing.T) {
 		writes.Wait()
 		want := erasure.Erasure{Sessions: canceled + expired + 1, Outcomes: canceled, Open: failed}
 		if failed == 0 {
-			want.Bindings = 1
+			want.Identities = 1
 		}
 		for _, dry := range []bool{true, true, false} {
 			if e, err := late.Erase(t.Context(), anybody(name), dry); err != nil || e != want {
@@ -242,7 +243,7 @@ func TestEraseLeavesWhatIsDue(t *testing.T) {
 			t.Errorf("claimed %t: %+v, %v", settle, e, err)
 		}
 	}
-	if _, err := h.store.Settle(t.Context(), facts.Result{
+	if _, err := h.store.StoreResult(t.Context(), facts.Result{
 		Session: s.ID, Number: 1, Verdict: facts.VerdictDelivered,
 	}); err != nil {
 		t.Fatal(err)
@@ -253,41 +254,41 @@ func TestEraseLeavesWhatIsDue(t *testing.T) {
 	}
 }
 
-// While one session of a user is open, an identity that is bound to them elsewhere is erased with the
+// While one session of a user is open, an identity that stands for them elsewhere is erased with the
 // sessions that have ended there: when the open one is erased later, no record names it any more.
 func TestEraseInOneGuildWhileAnotherIsOpen(t *testing.T) {
 	t.Parallel()
 	h := start(t)
-	st := h.binder(t, h.key)
+	st := h.holder(t, h.key)
 	person := anybody("user")
-	person.BindingUsersOf = func(s sessions.Session) []string {
+	person.HoldUsersOf = func(s sessions.Session) []string {
 		return []string{s.PlatformUserID + " in " + s.GuildID}
 	}
-	bind := func(guild string) store.IdentityBinding {
+	hold := func(guild string) store.IdentityHold {
 		r := request
 		r.PlatformUserID, r.GuildID = "user", guild
 		s, _, err := st.Create(t.Context(), r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		bind := store.IdentityBinding{
+		hold := store.IdentityHold{
 			Identity: "identity in " + guild, User: "user in " + guild, Session: s.ID, For: time.Hour,
 		}
-		if err := st.BindIdentity(t.Context(), bind); err != nil {
+		if err := st.HoldIdentity(t.Context(), hold); err != nil {
 			t.Fatal(err)
 		}
-		return bind
+		return hold
 	}
-	bind("first")
+	hold("first")
 	h.clock.Advance(sessions.Lifetime + time.Second)
-	bind("second")
+	hold("second")
 	if e, err := st.Erase(t.Context(), person, false); err != nil || e.Sessions != 1 || e.Open != 1 ||
-		e.Bindings != 1 {
+		e.Identities != 1 {
 		t.Errorf("one open: %+v, %v", e, err)
 	}
 	h.clock.Advance(sessions.Lifetime + time.Second)
 	if e, err := st.Erase(t.Context(), person, false); err != nil || e.Sessions != 1 || e.Open != 0 ||
-		e.Bindings != 1 {
+		e.Identities != 1 {
 		t.Errorf("none open: %+v, %v", e, err)
 	}
 }
@@ -304,24 +305,22 @@ func (h fixture) ageRecord(t *testing.T, id sessions.ID) {
 // A session whose record has aged out can be read while its outcome is stored. It is erased like any other.
 func TestEraseFindsAnOutcomeWithoutItsRecord(t *testing.T) {
 	h := start(t)
-	st := h.binder(t, h.key)
-	gone, stays := h.binding(t, "planted-user"), h.binding(t, "another")
-	if err := st.BindIdentity(t.Context(), gone); err != nil {
+	st := h.holder(t, h.key)
+	gone, stays := h.hold(t, "planted-user"), h.hold(t, "another")
+	if err := st.HoldIdentity(t.Context(), gone); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range []sessions.ID{gone.Session, stays.Session} {
 		h.complete(t, s, sessions.Canceled, sessions.CanceledReason)
 	}
-	if _, err := h.conn.JS.Publish(t.Context(), "session.opened."+string(gone.Session), nil); err != nil {
-		t.Fatal(err)
-	}
+	natstest.Publish(t, h.conn, "session.opened."+string(gone.Session), nil)
 	h.clock.Advance(sessions.Lifetime + time.Second)
 	h.ageRecord(t, gone.Session)
 	h.ageRecord(t, stays.Session)
 	if v, err := st.Read(t.Context(), gone.Session); err != nil || v.PlatformUserID != "planted-user" {
 		t.Fatalf("before: %+v, %v", v, err)
 	}
-	want := erasure.Erasure{Sessions: 1, Outcomes: 1, Bindings: 1}
+	want := erasure.Erasure{Sessions: 1, Outcomes: 1, Identities: 1}
 	for _, dry := range []bool{true, false} {
 		if e, err := st.Erase(t.Context(), anybody("planted-user"), dry); err != nil || e != want {
 			t.Errorf("dry %t: %+v, %v", dry, e, err)
@@ -347,10 +346,8 @@ func TestEraseFindsAnOutcomeWithoutItsRecord(t *testing.T) {
 func TestEraseRefusesAnOutcomeThatCannotBeRead(t *testing.T) {
 	h := start(t)
 	strange, _ := h.create(t)
-	if _, err := h.conn.JS.Publish(t.Context(), "completion."+string(strange.ID),
-		[]byte(`{"v":5}`)); err != nil {
-		t.Fatal(err)
-	}
+	natstest.Publish(t, h.conn, "completion."+string(strange.ID),
+		[]byte(`{"v":5}`))
 	nobody := anybody("nobody")
 	if _, err := h.store.Erase(t.Context(), nobody, false); err != nil {
 		t.Errorf("its record tells whose it is: %v", err)

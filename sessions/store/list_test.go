@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/topology"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
@@ -300,9 +301,7 @@ func TestListContinuesAfterADamagedRecord(t *testing.T) {
 	h := start(t)
 	older, _ := h.create(t)
 	damaged := topology.BucketSubject(topology.BucketSessions, request.Account+"."+strings.Repeat("a", 32))
-	if _, err := h.conn.JS.Publish(t.Context(), damaged, []byte(`{"v":1`)); err != nil {
-		t.Fatal(err)
-	}
+	natstest.Publish(t, h.conn, damaged, []byte(`{"v":1`))
 	newer, _ := h.create(t)
 	if got, _ := h.walkList(t, lists.Query{Account: request.Account, Limit: 9}); !slices.Equal(got,
 		[]sessions.ID{newer.ID, older.ID}) {

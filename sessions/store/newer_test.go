@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -8,8 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/nats-io/nats.go"
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
@@ -35,9 +34,7 @@ func (h fixture) renew(t *testing.T, to *natsconf.Conn, stream, subject string) 
 	if data == string(m.Data) {
 		t.Fatalf("%s carries no version: %s", m.Subject, m.Data)
 	}
-	if _, err := to.JS.Publish(t.Context(), m.Subject, []byte(data)); err != nil {
-		t.Fatal(err)
-	}
+	natstest.Publish(t, to, m.Subject, []byte(data))
 }
 
 // subject returns the one subject that has a message.
@@ -62,7 +59,7 @@ func TestNewerRecordsAreNotMisread(t *testing.T) {
 	if err := h.store.Claim(t.Context(), facts.Claim{Session: other.ID, Number: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.store.Settle(t.Context(), facts.Result{
+	if _, err := h.store.StoreResult(t.Context(), facts.Result{
 		Session: other.ID, Number: 1, Verdict: facts.VerdictUnknown,
 	}); err != nil {
 		t.Fatal(err)
@@ -79,11 +76,7 @@ func TestNewerRecordsAreNotMisread(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := conn.JS.PublishMsg(t.Context(), &nats.Msg{
-			Subject: keys.Subject, Data: keys.Data,
-		}); err != nil {
-			t.Fatal(err)
-		}
+		natstest.Publish(t, conn, keys.Subject, keys.Data)
 		for _, subject := range []string{completion, claim, result, resend} {
 			if len(renewed) > 0 && subject == renewed[0] {
 				h.renew(t, conn, topology.StreamCompletions, subject)
@@ -93,11 +86,7 @@ func TestNewerRecordsAreNotMisread(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := conn.JS.PublishMsg(t.Context(), &nats.Msg{
-				Subject: m.Subject, Data: m.Data,
-			}); err != nil {
-				t.Fatal(err)
-			}
+			natstest.Publish(t, conn, m.Subject, m.Data)
 		}
 		return store.New(store.Config{Conn: conn, Key: h.key, Now: h.clock.Now})
 	}
@@ -194,75 +183,77 @@ func TestNewerShapesAreNotMisread(t *testing.T) {
 	}
 }
 
-// The same for records that belong to no session: identity bindings and reservations are refused; a sign-in
+// The same for records that belong to no session: identity holds and reservations are refused; a sign-in
 // lease is a convenience, and excludes nobody.
 func TestNewerBindingsAndReservations(t *testing.T) {
 	t.Parallel()
 	h := start(t)
-	st := h.binder(t, h.key)
-	binding := h.binding(t, "planted-user")
-	if err := st.BindIdentity(t.Context(), binding); err != nil {
+	st := h.holder(t, h.key)
+	hold := h.hold(t, "planted-user")
+	if err := st.HoldIdentity(t.Context(), hold); err != nil {
 		t.Fatal(err)
 	}
 	h.renew(t, h.conn, topology.BucketStream(topology.BucketIdentities), "$KV.identities.*")
-	if err := st.BindIdentity(t.Context(), binding); !errors.Is(err, natsconf.ErrNewer) {
-		t.Errorf("binding: %v", err)
+	if err := st.HoldIdentity(t.Context(), hold); !errors.Is(err, natsconf.ErrNewer) {
+		t.Errorf("hold: %v", err)
 	}
 	h.put(t, h.subject(t, topology.BucketStream(topology.BucketIdentities), "$KV.identities.*"),
 		`{"v":2,"by":["planted"],"session":{}}`)
-	if err := st.BindIdentity(t.Context(), binding); !errors.Is(err, natsconf.ErrNewer) ||
+	if err := st.HoldIdentity(t.Context(), hold); !errors.Is(err, natsconf.ErrNewer) ||
 		!strings.Contains(err.Error(), "run the newer verifyd") {
-		t.Errorf("binding of another shape: %v", err)
+		t.Errorf("hold of another shape: %v", err)
 	}
 	if e, err := st.Erase(t.Context(), anybody("planted-user"), false); err != nil ||
 		e != (erasure.Erasure{Open: 1}) {
-		t.Errorf("erase who has no name to look for, beside a binding of another shape: %+v, %v", e, err)
+		t.Errorf("erase who has no name to look for, beside a hold of another shape: %+v, %v", e, err)
 	}
 	named := anybody("somebody-else")
-	named.BindingUsers = []string{"somebody-else"}
+	named.HoldUsers = []string{"somebody-else"}
 	if e, err := st.Erase(t.Context(), named, false); !errors.Is(err, natsconf.ErrNewer) ||
 		!strings.Contains(err.Error(), "somebody else") || e != (erasure.Erasure{}) {
-		t.Errorf("erase beside a binding of another shape: %+v, %v", e, err)
+		t.Errorf("erase beside a hold of another shape: %+v, %v", e, err)
 	}
 	h.put(t, h.subject(t, topology.BucketStream(topology.BucketIdentities), "$KV.identities.*"),
 		`{"stream":"a server's answer"}`)
-	if err := st.BindIdentity(t.Context(), binding); err == nil || errors.Is(err, natsconf.ErrNewer) ||
-		errors.Is(err, store.ErrIdentityBound) {
-		t.Errorf("binding that nobody has written: %v", err)
+	if err := st.HoldIdentity(t.Context(), hold); err == nil || errors.Is(err, natsconf.ErrNewer) ||
+		errors.Is(err, store.ErrIdentityHeld) {
+		t.Errorf("hold that nobody has written: %v", err)
 	}
 	reserving := store.New(store.Config{
 		Conn: h.conn, Key: h.key, Now: h.clock.Now,
 		Idempotency: natstest.Writer(t, h.conn, topology.BucketStream(topology.BucketIdempotency)),
 	})
 	keyed := store.IdempotencyKey{Account: request.Account, Key: "k", Fingerprint: sha256.Sum256(nil)}
-	if _, err := reserving.Reserve(t.Context(), keyed, true); err != nil {
+	if _, err := reserving.Reserve(t.Context(), keyed); err != nil {
 		t.Fatal(err)
 	}
 	h.renew(t, h.conn, topology.BucketStream(topology.BucketIdempotency), "$KV.idempotency.>")
-	if _, err := reserving.Reserve(t.Context(), keyed, true); !errors.Is(err, natsconf.ErrNewer) {
+	if _, err := reserving.Reserve(t.Context(), keyed); !errors.Is(err, natsconf.ErrNewer) {
 		t.Errorf("reservation: %v", err)
 	}
 	h.put(t, h.subject(t, topology.BucketStream(topology.BucketIdempotency), "$KV.idempotency.>"),
 		`{"v":3,"at":{"by":"planted"},"token":7}`)
-	for _, begin := range []bool{true, false} {
-		if _, err := reserving.Reserve(t.Context(), keyed, begin); !errors.Is(err, natsconf.ErrNewer) ||
+	for _, reserve := range []func(context.Context, store.IdempotencyKey) (store.Reservation, error){
+		reserving.Reserve, reserving.FindReserved,
+	} {
+		if _, err := reserve(t.Context(), keyed); !errors.Is(err, natsconf.ErrNewer) ||
 			!strings.Contains(err.Error(), "run the newer verifyd") {
 			t.Errorf("reservation of another shape: %v", err)
 		}
 	}
 	h.put(t, h.subject(t, topology.BucketStream(topology.BucketIdempotency), "$KV.idempotency.>"),
 		`{"stream":"a server's answer"}`)
-	if _, err := reserving.Reserve(t.Context(), keyed, true); err == nil ||
+	if _, err := reserving.Reserve(t.Context(), keyed); err == nil ||
 		errors.Is(err, natsconf.ErrNewer) ||
 		errors.Is(err, store.ErrKeyReused) {
 		t.Errorf("reservation that nobody has written: %v", err)
 	}
-	if _, err := st.AcquireLease(t.Context(), binding.Session, "browser1"); err != nil {
+	if _, err := st.AcquireLease(t.Context(), hold.Session, "browser1"); err != nil {
 		t.Fatal(err)
 	}
 	h.renew(t, h.conn, topology.BucketStream(topology.BucketSessions),
-		"$KV.sessions.seat.browser."+string(binding.Session))
-	if lease, err := st.LeaseOf(t.Context(), binding.Session); err != nil || lease.Browser != "" {
+		"$KV.sessions.seat.browser."+string(hold.Session))
+	if lease, err := st.LeaseOf(t.Context(), hold.Session); err != nil || lease.Browser != "" {
 		t.Errorf("lease: %+v, %v", lease, err)
 	}
 }

@@ -31,7 +31,8 @@ type Proofs struct {
 // WrongCodeError is returned for a code that does not confirm the session: another code, or one that another
 // platform user entered.
 type WrongCodeError struct {
-	Left int // how many more may be entered; 0: the session has failed
+	Left  int  // how many more may be entered; 0: the session has failed
+	Again bool // the same code was entered before, so that this was no try
 }
 
 // Error implements error.
@@ -91,8 +92,11 @@ func (st *Proofs) Confirm(ctx context.Context, s sessions.Session, user, code st
 	error) {
 	digest := st.digest(s.ID, user, code)
 	crashpoint.Reach(crashpoint.BeforeConfirm)
+	again := false
 	p, err := st.ChangeProgress(ctx, s.ID, func(p proof.Progress) (proof.Progress, error) {
-		return p.Try(digest, st.Instant())
+		next, err := p.Try(digest, st.Instant())
+		again = len(next.Tried) == len(p.Tried)
+		return next, err
 	})
 	crashpoint.Reach(crashpoint.AfterConfirm)
 	judged := err == nil
@@ -101,7 +105,7 @@ func (st *Proofs) Confirm(ctx context.Context, s sessions.Session, user, code st
 	}
 	o, over := Judge(p)
 	if !over {
-		return sessions.Completion{}, &WrongCodeError{p.TriesLeft()}
+		return sessions.Completion{}, &WrongCodeError{Left: p.TriesLeft(), Again: again}
 	}
 	c, err := st.Complete(ctx, s, o)
 	same := err == nil || errors.Is(err, sessions.ErrCompleted) && c.State == o.State && c.Reason == o.Reason
@@ -109,7 +113,7 @@ func (st *Proofs) Confirm(ctx context.Context, s sessions.Session, user, code st
 	case !same:
 		return c, err
 	case !c.Verified() && judged:
-		return c, &WrongCodeError{}
+		return c, &WrongCodeError{Again: again}
 	case c.Verified() && hmac.Equal(digest, p.Code): // by this try, or a repeat of it
 		return c, nil
 	default:

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
 	"verifyd/sessions/records"
 )
@@ -76,9 +77,6 @@ func TestReadSessionsCanBeErased(t *testing.T) {
 // within its lifetime.
 func (h fixture) removeRecord(t *testing.T, s sessions.Session) {
 	t.Helper()
-	if _, err := h.conn.JS.PublishMsg(t.Context(), &nats.Msg{
-		Subject: records.RecordSubject(s.Account, s.ID), Header: nats.Header{"KV-Operation": {"DEL"}},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	natstest.Publish(t, h.conn, records.RecordSubject(s.Account, s.ID), nil,
+		nats.Header{"KV-Operation": {"DEL"}})
 }

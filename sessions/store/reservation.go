@@ -4,10 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base32"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -15,11 +13,12 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/crashpoint"
+	"verifyd/natsconf/once"
 	"verifyd/natsconf/secretbox"
 	"verifyd/natsconf/topology"
 	"verifyd/natsconf/wait"
 	"verifyd/sessions"
-	"verifyd/sessions/once"
+	"verifyd/sessions/base32"
 	"verifyd/sessions/records"
 	"verifyd/sessions/tracing"
 )
@@ -34,7 +33,7 @@ const (
 	requestHashUse = "idempotent-request"
 )
 
-// The errors of Reserve, in addition to those of natsconf.
+// The errors of Reserve and FindReserved, in addition to those of natsconf.
 var (
 	// ErrKeyReused: the idempotency key stands for another request.
 	ErrKeyReused = errors.New("the idempotency key was used for another request")
@@ -74,8 +73,7 @@ type Reservations struct {
 }
 
 // Reserve returns the session of an idempotency key, or reserves the right to create it, by a write-once
-// entry; without start it only reads. Its errors are ErrKeyReused, ErrInProgress, ErrNotStarted, ErrNewer
-// and natsconf's.
+// entry. Its errors are ErrKeyReused, ErrInProgress, ErrNewer and natsconf's.
 //
 // The reservation of an owner that ended is taken over after 5 s, with its token: if that owner had created
 // the session, it is the same session. So the reservation's time and machines' clocks decide only which
@@ -83,54 +81,42 @@ type Reservations struct {
 //
 // As in once, the entry is written without a read before: nearly every key is new. One that was released is
 // replaced on condition that no other write did.
-func (st *Reservations) Reserve(ctx context.Context, k IdempotencyKey, start bool) (Reservation, error) {
-	subject, nonce := reservationSubject(k), rand.Text()
-	if !start {
-		return st.findReservation(ctx, subject, k)
-	}
-	token, last, over := st.NewToken(k.Account), uint64(0), false
-	var err error
+func (st *Reservations) Reserve(ctx context.Context, k IdempotencyKey) (Reservation, error) {
+	t := Reservation{Token: st.NewToken(k.Account), subject: reservationSubject(k)}
+	last := uint64(0)
 	for range wait.Tries(ctx, once.Tries) {
-		err = st.putReservation(ctx, subject, nonce, last, st.newReservation(subject, k, token))
+		t.nonce = rand.Text() // another token is another message
+		existing, err := st.putReservation(ctx, t, last, st.newReservation(t.subject, k, t.Token))
 		if err == nil {
-			return Reservation{Token: token, subject: subject, nonce: nonce, takenOver: over}, nil
+			return t, nil
 		}
-		if !errors.Is(err, natsconf.ErrConflict) && !errors.Is(err, natsconf.ErrUncertain) {
+		if !errors.Is(err, once.ErrTaken) {
 			return Reservation{}, fmt.Errorf("reserve an idempotency key: %w", err)
 		}
-		m, rerr := st.Conn.Last(ctx, topology.BucketStream(topology.BucketIdempotency), subject)
-		switch {
-		case errors.Is(rerr, natsconf.ErrNotFound): // in flight, lost, or aged out
-			last = 0
-			continue
-		case rerr != nil:
-			return Reservation{}, fmt.Errorf("read the reservation of an idempotency key: %w", rerr)
-		}
-		t, free, jerr := st.interpretReservation(ctx, subject, nonce, m, k)
+		found, free, err := st.interpretReservation(ctx, t.subject, existing, k)
 		if !free {
-			t.takenOver = over
-			return t, jerr
+			return found, err
 		}
-		last = m.Sequence
-		token, over = t.Token, t.Token != ""
-		if !over {
-			token = st.NewToken(k.Account)
+		last, t.Token, t.takenOver = existing.Sequence, found.Token, found.Token != ""
+		if !t.takenOver {
+			t.Token = st.NewToken(k.Account)
 		}
 	}
-	return Reservation{}, fmt.Errorf("reserve an idempotency key: %w", err)
+	return Reservation{}, fmt.Errorf("reserve an idempotency key: %w", natsconf.ErrConflict)
 }
 
-// findReservation returns the existing session of an idempotency key.
-func (st *Reservations) findReservation(ctx context.Context, subject string, k IdempotencyKey) (Reservation,
-	error) {
-	m, err := st.Conn.Last(ctx, topology.BucketStream(topology.BucketIdempotency), subject)
+// FindReserved returns the session of an idempotency key, and reserves nothing. Its errors are those of
+// Reserve, and ErrNotStarted.
+func (st *Reservations) FindReserved(ctx context.Context, k IdempotencyKey) (Reservation, error) {
+	subject := reservationSubject(k)
+	m, err := st.Conn.Last(ctx, st.idempotency.Stream(), subject)
 	if errors.Is(err, natsconf.ErrNotFound) {
 		return Reservation{}, ErrNotStarted
 	}
 	if err != nil {
 		return Reservation{}, fmt.Errorf("read the reservation of an idempotency key: %w", err)
 	}
-	t, free, err := st.interpretReservation(ctx, subject, "", m, k)
+	t, free, err := st.interpretReservation(ctx, subject, m, k)
 	if free {
 		return Reservation{}, ErrNotStarted
 	}
@@ -139,8 +125,7 @@ func (st *Reservations) findReservation(ctx context.Context, subject string, k I
 
 // interpretReservation determines what a stored reservation means for a request. free: it may be taken over,
 // with the reservation's token if it has one.
-func (st *Reservations) interpretReservation(ctx context.Context, subject, nonce string,
-	m *jetstream.RawStreamMsg,
+func (st *Reservations) interpretReservation(ctx context.Context, subject string, m *jetstream.RawStreamMsg,
 	k IdempotencyKey) (t Reservation, free bool, err error) {
 	var r records.ReservationRecord
 	if err := records.DecodeRecord(m.Data, &r, &r.Version, records.ReservationVersions); err != nil {
@@ -154,13 +139,10 @@ func (st *Reservations) interpretReservation(ctx context.Context, subject, nonce
 	if err != nil {
 		return Reservation{}, false, fmt.Errorf("token of an idempotency key: %w", err)
 	}
-	t = Reservation{Token: sessions.Token(plain), subject: subject, nonce: nonce}
-	switch {
-	case m.Header.Get(records.NonceHeader) == nonce && nonce != "": // our own, whose answer was lost
-		return t, false, nil
-	case string(r.Fingerprint) != string(st.fingerprint(r.Version, subject, k)):
+	if string(r.Fingerprint) != string(st.fingerprint(r.Version, subject, k)) {
 		return Reservation{}, false, ErrKeyReused
 	}
+	t = Reservation{Token: sessions.Token(plain)}
 	s, err := st.ReadOpenByToken(ctx, t.Token)
 	switch {
 	case err == nil, errors.Is(err, sessions.ErrExpired):
@@ -196,21 +178,22 @@ func (st *Reservations) fingerprint(version int, subject string, k IdempotencyKe
 	return []byte(st.requestHash.Sum(subject + " " + string(k.Fingerprint[:])))
 }
 
-// putReservation stores a reservation after the message of a sequence; 0: if there is none. Its errors are
-// those of natsconf.
-func (st *Reservations) putReservation(ctx context.Context, subject, nonce string, last uint64,
-	r records.ReservationRecord) error {
+// putReservation replaces the entry of the sequence last; 0: there is none. Its errors are those of
+// once.Replace.
+func (st *Reservations) putReservation(ctx context.Context, t Reservation, last uint64,
+	r records.ReservationRecord) (existing *jetstream.RawStreamMsg, err error) {
 	data, err := records.EncodeRecord(r)
 	if err != nil {
-		return fmt.Errorf("encode reservation: %w", err)
+		return nil, fmt.Errorf("encode reservation: %w", err)
 	}
-	crashpoint.Reach(crashpoint.BeforeReservation)
-	_, err = st.idempotency.Publish(ctx, &nats.Msg{Subject: subject, Data: data, Header: nats.Header{
-		records.NonceHeader:                 {nonce},
-		jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(last, 10)},
-	}})
-	crashpoint.Reach(crashpoint.AfterReservation)
-	return err
+	m := &nats.Msg{Subject: t.subject, Data: data, Header: nats.Header{once.NonceHeader: {t.nonce}}}
+	return once.Replace(ctx, st.Conn, st.idempotency.Stream(), m, last,
+		func(ctx context.Context, m *nats.Msg) error {
+			crashpoint.Reach(crashpoint.BeforeReservation)
+			_, err := st.idempotency.Publish(ctx, m)
+			crashpoint.Reach(crashpoint.AfterReservation)
+			return err
+		})
 }
 
 // Commit creates the session of a reservation. It returns once the record is durable. made is false if
@@ -224,8 +207,8 @@ func (st *Reservations) Commit(ctx context.Context, t Reservation, r sessions.Re
 	if err != nil {
 		return sessions.Session{}, false, fmt.Errorf("create session: %w", err)
 	}
-	w := records.Write{Writer: st.Pending, Stream: topology.BucketStream(topology.BucketSessions),
-		Subject: records.RecordSubject(s.Account, s.ID), Data: data, Trace: s.Trace,
+	w := records.Write{Writer: st.Pending, Subject: records.RecordSubject(s.Account, s.ID), Data: data,
+		Trace:  s.Trace,
 		Before: crashpoint.BeforeCreate, After: crashpoint.AfterCreate}
 	existing, err := st.Once(ctx, w)
 	if errors.Is(err, once.ErrTaken) {
@@ -247,23 +230,22 @@ func (st *Reservations) Release(ctx context.Context, t Reservation) error {
 	if t.takenOver {
 		return nil
 	}
-	m, err := st.Conn.Last(ctx, topology.BucketStream(topology.BucketIdempotency), t.subject)
-	if errors.Is(err, natsconf.ErrNotFound) || err == nil && m.Header.Get(records.NonceHeader) != t.nonce {
+	held, err := st.Conn.Last(ctx, st.idempotency.Stream(), t.subject)
+	if errors.Is(err, natsconf.ErrNotFound) || err == nil && held.Header.Get(once.NonceHeader) != t.nonce {
 		return nil
 	}
-	if err == nil {
-		err = st.putReservation(ctx, t.subject, rand.Text(), m.Sequence, records.ReservationRecord{
-			Version: records.ReservationVersions.Oldest, At: st.Instant(), Released: true,
-		})
+	if err != nil {
+		return fmt.Errorf("read the reservation of an idempotency key: %w", err)
 	}
-	if err != nil && !errors.Is(err, natsconf.ErrConflict) {
+	t.nonce = rand.Text()
+	_, err = st.putReservation(ctx, t, held.Sequence, records.ReservationRecord{
+		Version: records.ReservationVersions.Oldest, At: st.Instant(), Released: true,
+	})
+	if err != nil && !errors.Is(err, once.ErrTaken) {
 		return fmt.Errorf("release the reservation of an idempotency key: %w", err)
 	}
 	return nil
 }
-
-// keyEncoding is that of session ids.
-var keyEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 // reservationSubject is where a key's reservation is stored. The key is the integrator's own text, which may
 // contain data about users, so its hash is used.
@@ -274,5 +256,5 @@ func reservationSubject(k IdempotencyKey) string {
 	}
 	sum := sha256.Sum256([]byte(k.Key))
 	return topology.BucketSubject(topology.BucketIdempotency,
-		k.Account+"."+kind+"."+keyEncoding.EncodeToString(sum[:]))
+		k.Account+"."+kind+"."+base32.Lower.EncodeToString(sum[:]))
 }

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"strings"
@@ -22,19 +23,22 @@ func keyed(key string) store.IdempotencyKey {
 func TestReservationLeadsToOneSession(t *testing.T) {
 	t.Parallel()
 	h := start(t)
-	reservation, err := h.store.Reserve(t.Context(), keyed("k"), true)
+	h.clock.stop()
+	reservation, err := h.store.Reserve(t.Context(), keyed("k"))
 	if err != nil || reservation.Session != nil {
 		t.Fatalf("first = %+v, %v", reservation, err)
 	}
-	if _, err := h.store.Reserve(t.Context(), keyed("k"), true); !errors.Is(err, store.ErrInProgress) {
+	if _, err := h.store.Reserve(t.Context(), keyed("k")); !errors.Is(err, store.ErrInProgress) {
 		t.Errorf("while it goes on: %v", err)
 	}
 	s, made, err := h.store.Commit(t.Context(), reservation, request)
 	if err != nil || !made {
 		t.Fatal(made, err)
 	}
-	for _, start := range []bool{true, false} {
-		again, err := newStore(t, h).Reserve(t.Context(), keyed("k"), start)
+	for _, reserve := range []func(context.Context, store.IdempotencyKey) (store.Reservation, error){
+		newStore(t, h).Reserve, newStore(t, h).FindReserved,
+	} {
+		again, err := reserve(t.Context(), keyed("k"))
 		if err != nil || again.Session == nil || again.Session.ID != s.ID ||
 			again.Token != reservation.Token {
 			t.Errorf("again = %+v, %v", again, err)
@@ -42,14 +46,14 @@ func TestReservationLeadsToOneSession(t *testing.T) {
 	}
 	other := keyed("k")
 	other.Fingerprint[0]++
-	if _, err := h.store.Reserve(t.Context(), other, true); !errors.Is(err, store.ErrKeyReused) {
+	if _, err := h.store.Reserve(t.Context(), other); !errors.Is(err, store.ErrKeyReused) {
 		t.Errorf("another request: %v", err)
 	}
 	for name, k := range map[string]store.IdempotencyKey{
 		"another account": {Account: "acc_b", Key: "k", Fingerprint: other.Fingerprint},
 		"a test key":      {Account: request.Account, Test: true, Key: "k", Fingerprint: other.Fingerprint},
 	} {
-		if reservation, err := h.store.Reserve(t.Context(), k, true); err != nil ||
+		if reservation, err := h.store.Reserve(t.Context(), k); err != nil ||
 			reservation.Session != nil {
 			t.Errorf("%s: %+v, %v", name, reservation, err)
 		}
@@ -60,12 +64,13 @@ func TestReservationLeadsToOneSession(t *testing.T) {
 func TestReservationOfAVanishedOwner(t *testing.T) {
 	t.Parallel()
 	h := start(t)
-	slow, err := h.store.Reserve(t.Context(), keyed("k"), true)
+	h.clock.stop()
+	slow, err := h.store.Reserve(t.Context(), keyed("k"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.clock.Advance(5*time.Second + time.Millisecond)
-	next, err := newStore(t, h).Reserve(t.Context(), keyed("k"), true)
+	next, err := newStore(t, h).Reserve(t.Context(), keyed("k"))
 	if err != nil || next.Session != nil {
 		t.Fatalf("taken over = %+v, %v", next, err)
 	}
@@ -82,7 +87,7 @@ func TestReservationOfAVanishedOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.clock.Advance(5 * time.Second)
-	again, err := h.store.Reserve(t.Context(), keyed("k"), true)
+	again, err := h.store.Reserve(t.Context(), keyed("k"))
 	if err != nil || again.Session == nil || *again.Session != first {
 		t.Errorf("again = %+v, %v", again, err)
 	}
@@ -91,7 +96,7 @@ func TestReservationOfAVanishedOwner(t *testing.T) {
 func TestReservationEndsAfterTenMinutes(t *testing.T) {
 	t.Parallel()
 	h := start(t)
-	reservation, err := h.store.Reserve(t.Context(), keyed("k"), true)
+	reservation, err := h.store.Reserve(t.Context(), keyed("k"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +104,7 @@ func TestReservationEndsAfterTenMinutes(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.clock.Advance(topology.IdempotencyTTL)
-	next, err := h.store.Reserve(t.Context(), keyed("k"), true)
+	next, err := h.store.Reserve(t.Context(), keyed("k"))
 	if err != nil || next.Session != nil || next.Token == reservation.Token {
 		t.Errorf("after ten minutes: %+v, %v", next, err)
 	}
@@ -108,19 +113,19 @@ func TestReservationEndsAfterTenMinutes(t *testing.T) {
 func TestReleasedReservationStartsOver(t *testing.T) {
 	t.Parallel()
 	h := start(t)
-	reservation, err := h.store.Reserve(t.Context(), keyed("k"), true)
+	reservation, err := h.store.Reserve(t.Context(), keyed("k"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := h.store.Release(t.Context(), reservation); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.store.Reserve(t.Context(), keyed("k"), false); !errors.Is(err, store.ErrNotStarted) {
+	if _, err := h.store.FindReserved(t.Context(), keyed("k")); !errors.Is(err, store.ErrNotStarted) {
 		t.Errorf("a look: %v", err)
 	}
 	other := keyed("k")
 	other.Fingerprint[0]++ // nothing is stored for the first request, so the key may be used for another
-	next, err := h.store.Reserve(t.Context(), other, true)
+	next, err := h.store.Reserve(t.Context(), other)
 	if err != nil || next.Session != nil || next.Token == reservation.Token {
 		t.Errorf("next = %+v, %v", next, err)
 	}
@@ -129,13 +134,14 @@ func TestReleasedReservationStartsOver(t *testing.T) {
 func TestManyReserveOneKey(t *testing.T) {
 	t.Parallel()
 	h := start(t)
+	h.clock.stop()
 	stores := []*store.Store{h.store, newStore(t, h)}
 	var mu sync.Mutex
 	won := map[sessions.Token]int{}
 	var wg sync.WaitGroup
 	for i := range 40 {
 		wg.Go(func() {
-			reservation, err := stores[i%2].Reserve(t.Context(), keyed("k"), true)
+			reservation, err := stores[i%2].Reserve(t.Context(), keyed("k"))
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -160,7 +166,7 @@ func TestManyReserveOneKey(t *testing.T) {
 func TestStoredReservationHoldsNeitherTokenNorKey(t *testing.T) {
 	t.Parallel()
 	h := start(t)
-	reservation, err := h.store.Reserve(t.Context(), keyed("planted-key"), true)
+	reservation, err := h.store.Reserve(t.Context(), keyed("planted-key"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,13 +187,14 @@ func TestStoredReservationHoldsNeitherTokenNorKey(t *testing.T) {
 func TestReservationThatWasTakenOverIsNotReleased(t *testing.T) {
 	t.Parallel()
 	h := start(t)
-	slow, err := h.store.Reserve(t.Context(), keyed("k"), true)
+	h.clock.stop()
+	slow, err := h.store.Reserve(t.Context(), keyed("k"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.clock.Advance(5*time.Second + time.Millisecond)
 	other := newStore(t, h)
-	second, err := other.Reserve(t.Context(), keyed("k"), true)
+	second, err := other.Reserve(t.Context(), keyed("k"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +205,7 @@ func TestReservationThatWasTakenOverIsNotReleased(t *testing.T) {
 	if err != nil || !made {
 		t.Fatal(made, err)
 	}
-	again, err := other.Reserve(t.Context(), keyed("k"), true)
+	again, err := other.Reserve(t.Context(), keyed("k"))
 	if err != nil || again.Session == nil || again.Session.ID != first.ID {
 		t.Errorf("one key leads to %+v, %v, and to %s", again, err, first.ID)
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/rs/zerolog"
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/embedded"
@@ -22,21 +21,7 @@ import (
 // there is space again. It is found to be overdue, stored again, and then delivered.
 func TestOverdueScheduleFiresWhenStoredAgain(t *testing.T) {
 	t.Parallel()
-	e, err := embedded.Open(embedded.Options{
-		DataDir: t.TempDir(), StoreBytes: 8 << 20, Log: zerolog.Nop(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	stop := natstest.Serve(t, e)
-	t.Cleanup(func() { stop(); _ = e.Close() })
-	<-e.Ready()
-	conn, err := natsconf.Connect(t.Context(), natsconf.ConnectOptions{Embedded: e, Log: zerolog.Nop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	natstest.Ensure(t, conn)
+	_, conn, _ := natstest.StartServer(t, embedded.Options{DataDir: t.TempDir(), StoreBytes: 8 << 20})
 	st := store.New(store.Config{
 		Conn: conn, Key: secretbox.NewKey(), Retries: natstest.Writer(t, conn, topology.StreamRetries),
 	})

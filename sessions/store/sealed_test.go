@@ -93,7 +93,7 @@ func (r *sealedRig) deliver(t *testing.T, st *Store, req sessions.Request) sessi
 		Session: s.ID, Number: 1, Verdict: facts.VerdictRejected, Status: 500, Detail: host + " said no",
 		Answer: "no, " + s.PlatformUserID, At: time.Now(),
 	}
-	if _, err := st.Settle(t.Context(), said.Of(c.Session)); err != nil {
+	if _, err := st.StoreResult(t.Context(), said.Of(c.Session)); err != nil {
 		t.Fatal(err)
 	}
 	st.Emit(timeline.Event{Name: timeline.EventNotSent, Detail: host + " was not there"}.Of(c.Session))
@@ -166,7 +166,7 @@ func (r *sealedRig) page(t *testing.T, s sessions.Session) string {
 func plantedPerson(s sessions.Session) erasure.Person {
 	return erasure.Person{
 		Account: s.Account, PlatformUserID: s.PlatformUserID,
-		BindingUsersOf: func(sessions.Session) []string { return nil },
+		HoldUsersOf: func(sessions.Session) []string { return nil },
 	}
 }
 
@@ -278,7 +278,7 @@ func TestErasureThatWasCutOffIsEnded(t *testing.T) {
 	r := newSealedRig(t, conn, dir)
 	nobody := erasure.Person{
 		Account: "acc_b", PlatformUserID: "nobody",
-		BindingUsersOf: func(sessions.Session) []string { return nil },
+		HoldUsersOf: func(sessions.Session) []string { return nil },
 	}
 	for name, until := range map[string]func(sessions.Session) error{
 		"the note":     func(sessions.Session) error { return nil },
@@ -347,9 +347,8 @@ func (r *sealedRig) storeWithout(t *testing.T, ref sessions.KeyRef) error {
 	if err != nil {
 		return err
 	}
-	m := &nats.Msg{Subject: records.PageSubject(ref.Page), Data: data}
-	_, err = r.conn.JS.PublishMsg(t.Context(), m)
-	return err
+	return r.conn.PublishOne(t.Context(), topology.StreamSessionKeys,
+		&nats.Msg{Subject: records.PageSubject(ref.Page), Data: data})
 }
 
 // A session of an older build, and one that this build stores so that such builds can read it, is read,
@@ -447,11 +446,7 @@ func TestLostKeyIsNoErasure(t *testing.T) {
 	if told > 0 {
 		t.Errorf("told %d times of facts that nobody has written", told)
 	}
-	if _, err := r.conn.JS.PublishMsg(t.Context(), &nats.Msg{
-		Subject: records.PageSubject(s.SealedUnder.Page), Data: []byte(`{"v":2}`),
-	}); err != nil {
-		t.Fatal(err)
-	}
+	natstest.Publish(t, r.conn, records.PageSubject(s.SealedUnder.Page), []byte(`{"v":2}`))
 	if _, err := st.Read(t.Context(), s.ID); !errors.Is(err, natsconf.ErrNewer) {
 		t.Errorf("a newer build's page: %v", err)
 	}
@@ -468,7 +463,7 @@ func TestIdempotencyRevealsNothingOfTheRequest(t *testing.T) {
 		k := IdempotencyKey{
 			Account: "acc_a", Key: fmt.Sprint(plain), Fingerprint: sha256.Sum256([]byte(planted[1])),
 		}
-		reservation, err := r.store(t, Config{Plain: plain, Idempotency: keyed}).Reserve(t.Context(), k, true)
+		reservation, err := r.store(t, Config{Plain: plain, Idempotency: keyed}).Reserve(t.Context(), k)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -485,12 +480,12 @@ func TestIdempotencyRevealsNothingOfTheRequest(t *testing.T) {
 		if _, _, err := st.Commit(t.Context(), reservation, plantedRequest); err != nil {
 			t.Fatal(err)
 		}
-		if again, err := st.Reserve(t.Context(), k, true); err != nil || again.Session == nil ||
+		if again, err := st.Reserve(t.Context(), k); err != nil || again.Session == nil ||
 			again.Session.PlatformUserID != planted[1] {
 			t.Errorf("plain %t: a repeat leads to %+v, %v", plain, again, err)
 		}
 		k.Fingerprint[0]++
-		if _, err := st.Reserve(t.Context(), k, true); !errors.Is(err, ErrKeyReused) {
+		if _, err := st.Reserve(t.Context(), k); !errors.Is(err, ErrKeyReused) {
 			t.Errorf("plain %t: another request: %v", plain, err)
 		}
 	}

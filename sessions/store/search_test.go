@@ -19,7 +19,7 @@ func (h fixture) createAs(t *testing.T, user, group string) sessions.Session {
 	t.Helper()
 	r := request
 	r.PlatformUserID, r.GuildID = user, group
-	s, _, err := h.store.Create(t.Context(), r)
+	s, _, err := h.store.Create(natstest.Patient(t), r)
 	if err != nil {
 		t.Fatal(err)
 	}

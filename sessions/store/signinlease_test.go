@@ -19,6 +19,7 @@ import (
 func TestSignInLease(t *testing.T) {
 	t.Parallel()
 	h := start(t)
+	h.clock.stop()
 	other := newStore(t, h) // another edge
 	s, _ := h.create(t)
 	if held, err := other.LeaseOf(t.Context(), s.ID); err != nil || held != (sessions.SignInLease{}) {

@@ -1,6 +1,6 @@
 // Package store keeps sessions in JetStream: Store combines all the parts. Packages records, lists, erasure,
 // recovery and stats hold the parts that stand alone. This package holds those of one sign-in (its
-// idempotency reservation, its sign-in lease, its identity binding, its events), and the watch that signals
+// idempotency reservation, its sign-in lease, its identity hold, its events), and the watch that signals
 // that facts were stored.
 package store
 
@@ -49,7 +49,7 @@ type Store struct {
 	*lists.Lists
 	*Reservations
 	*Leases
-	*Bindings
+	*IdentityHolds
 	*Proofs
 	*Events
 	*stats.Statistics
@@ -70,13 +70,13 @@ func New(c Config) *Store {
 	identities := c.Key.Hash(identityHashUse)
 	return &Store{
 		Reader: r, Writer: w, Lists: lists.New(r), Leases: &Leases{w},
-		Reservations: &Reservations{w, c.Idempotency, c.Key.Box(reservationUse), c.Key.Hash(requestHashUse)},
-		Bindings:     &Bindings{r, c.Identities, identities},
-		Proofs:       &Proofs{w, c.Key.Hash(codeUse), c.Key.Hash(digestUse)},
-		Events:       &Events{r, c.Meter, c.Steps},
-		Statistics:   stats.NewStatistics(c.Conn, c.Meter, c.Now),
-		Eraser:       erasure.New(r, identities),
-		Recovery:     recovery.New(w),
+		Reservations:  &Reservations{w, c.Idempotency, c.Key.Box(reservationUse), c.Key.Hash(requestHashUse)},
+		IdentityHolds: &IdentityHolds{r, c.Identities, identities},
+		Proofs:        &Proofs{w, c.Key.Hash(codeUse), c.Key.Hash(digestUse)},
+		Events:        &Events{r, c.Meter, c.Steps},
+		Statistics:    stats.NewStatistics(c.Conn, c.Meter, c.Now),
+		Eraser:        erasure.New(r, identities),
+		Recovery:      recovery.New(w),
 	}
 }
 

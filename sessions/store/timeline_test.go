@@ -24,7 +24,7 @@ import (
 func (h fixture) begun(t *testing.T, o sessions.Outcome) sessions.Completion {
 	t.Helper()
 	s, _ := h.create(t)
-	c, err := h.store.Complete(t.Context(), s, o)
+	c, err := h.store.Complete(natstest.Patient(t), s, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func (h fixture) begun(t *testing.T, o sessions.Outcome) sessions.Completion {
 
 func (h fixture) claim(t *testing.T, id sessions.ID, n int, at time.Time) {
 	t.Helper()
-	if err := h.store.Claim(t.Context(), facts.Claim{
+	if err := h.store.Claim(natstest.Patient(t), facts.Claim{
 		Session: id, Number: n, Worker: "w", At: at,
 	}); err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func (h fixture) claim(t *testing.T, id sessions.ID, n int, at time.Time) {
 
 func (h fixture) settle(t *testing.T, id sessions.ID, n int, v facts.Verdict, at time.Time) {
 	t.Helper()
-	if _, err := h.store.Settle(t.Context(), facts.Result{
+	if _, err := h.store.StoreResult(natstest.Patient(t), facts.Result{
 		Session: id, Number: n, Verdict: v, At: at, By: "w",
 	}); err != nil {
 		t.Fatal(err)
@@ -303,19 +303,7 @@ func TestDeliveriesOverSeveralPages(t *testing.T) {
 	if d, err := h.store.Deliveries(t.Context(), "", 2*many); err != nil || len(d.Views) != many+1 {
 		t.Errorf("found %d of %d, %v", len(d.Views), many+1, err)
 	}
-	ended := time.Now()
-	// a cluster may count one for a moment more
-	natstest.Await(t, "the dispatcher's consumer is alone", func() bool {
-		stream, err := h.conn.JS.Stream(t.Context(), topology.StreamCompletions)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return stream.CachedInfo().State.Consumers == 1
-	})
-	if took := time.Since(ended); took > 20*time.Second {
-		t.Errorf("the readings' consumers stayed for %s: they were left to the server, which takes "+
-			"them away after 30 s", took)
-	}
+	natstest.AwaitConsumers(t, h.conn, topology.StreamCompletions, 1) // the dispatcher's
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := h.store.Deliveries(canceled, "", 5); !errors.Is(err, natsconf.ErrUnavailable) {
@@ -357,5 +345,39 @@ func TestDeliveriesThatAreWanted(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(sids(found), row.want) || !found.BackTo.IsZero() {
 			t.Errorf("%s: %v, back to %s, %v; want %v", name, sids(found), found.BackTo, err, row.want)
 		}
+	}
+}
+
+// One more attempt can be requested a hundred times; attempts that were not requested do not count.
+func TestResendsAreBounded(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	s, _ := h.create(t)
+	c, err := h.store.Complete(t.Context(), s, verified)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := 0
+	try := func(v facts.Verdict) {
+		t.Helper()
+		last++
+		h.claim(t, s.ID, last, c.CompletedAt)
+		h.settle(t, s.ID, last, v, c.CompletedAt)
+	}
+	for range 3 {
+		try(facts.VerdictReleased)
+	}
+	try(facts.VerdictRejected)
+	for n := range 100 {
+		if _, err := h.store.Resend(t.Context(), s.ID, "operator"); err != nil {
+			t.Fatalf("after %d: %v", n, err)
+		}
+		if n%50 == 0 {
+			try(facts.VerdictReleased)
+		}
+		try(facts.VerdictRejected)
+	}
+	if r, err := h.store.Resend(t.Context(), s.ID, "operator"); !errors.Is(err, facts.ErrResentOften) {
+		t.Errorf("attempt %d was requested: %v", r.Number, err)
 	}
 }

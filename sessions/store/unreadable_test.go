@@ -8,10 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/topology"
 	"verifyd/sessions"
@@ -35,41 +33,13 @@ var garbage = map[string]string{
 // plant stores a server's answer on a subject, as a client with access to the server can.
 func (h fixture) plant(t *testing.T, subject string) {
 	t.Helper()
-	if err := h.conn.NC.PublishRequest("$JS.API.INFO", subject, nil); err != nil {
-		t.Fatal(err)
-	}
-	h.stands(t, subject)
+	natstest.Plant(t, h.conn, topology.StreamCompletions, subject)
 }
 
-// stands waits until something is stored on a subject of StreamCompletions.
-func (h fixture) stands(t *testing.T, subject string) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for {
-		_, err := h.conn.Last(t.Context(), topology.StreamCompletions, subject)
-		if err == nil {
-			return
-		}
-		if !errors.Is(err, natsconf.ErrNotFound) {
-			t.Fatal(err)
-		}
-		select {
-		case <-tick.C:
-		case <-t.Context().Done():
-			t.Fatal("nothing was stored on " + subject)
-		}
-	}
-}
-
-// store puts some bytes on a subject.
+// put stores some bytes on a subject.
 func (h fixture) put(t *testing.T, subject, data string) {
 	t.Helper()
-	if _, err := h.conn.JS.PublishMsg(t.Context(), &nats.Msg{
-		Subject: subject, Data: []byte(data),
-	}); err != nil {
-		t.Fatal(err)
-	}
+	natstest.Publish(t, h.conn, subject, []byte(data))
 }
 
 // reported collects what the store reports as unreadable.
@@ -172,9 +142,9 @@ func TestUnreadableClaimAndResultAreUnknown(t *testing.T) {
 		h.claim(t, result.ID, 1, time.Now())
 		h.put(t, "result."+string(result.ID)+".1", data)
 		want[result.ID] = name + " for a result"
-		if r, err := h.store.Settle(t.Context(),
+		if r, err := h.store.StoreResult(t.Context(),
 			facts.Result{Session: result.ID, Number: 1, Verdict: facts.VerdictDelivered,
-				At: time.Now()}); !errors.Is(err, facts.ErrSettled) ||
+				At: time.Now()}); !errors.Is(err, facts.ErrHasResult) ||
 			r.Verdict != facts.VerdictUnknown || r.Class != failure.Unreadable {
 			t.Errorf("%s: settle: %+v, %v", name, r, err)
 		}
@@ -349,7 +319,7 @@ func TestUnreadableClaimNeedsAReason(t *testing.T) {
 			Session: id, Number: 1, Verdict: facts.VerdictUnknown, At: time.Now(), Next: time.Now().
 					Add(time.Minute),
 		}
-		if _, err := h.store.Settle(t.Context(), r); err != nil {
+		if _, err := h.store.StoreResult(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -482,7 +452,9 @@ func TestAnotherStreamsMessageIsNoFact(t *testing.T) {
 		consumer.CachedInfo().Name, "claim.s0_0.9", []byte("1")); err != nil {
 		t.Fatal(err)
 	}
-	h.stands(t, foreign)
+	natstest.Await(t, "another stream's message", func() bool {
+		return natstest.SequenceOf(t, h.conn, topology.StreamCompletions, foreign) > 0
+	})
 	h.shows(t, "beside another stream's message", c.ID, facts.DeliveryDue, 0)
 	if n, _, err := h.store.CloseUnfinished(t.Context(), time.Now()); err != nil || n != 1 {
 		t.Errorf("close: %d, %v", n, err)

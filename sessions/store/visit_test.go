@@ -178,6 +178,7 @@ func TestExpiredSessionsAreCounted(t *testing.T) {
 func TestExpiredAmongOpenSessions(t *testing.T) {
 	t.Parallel()
 	h := start(t)
+	h.clock.stop()
 	h.clock.set(midday.Add(5 * time.Second)) // in the middle of a slot
 	a, meter, stopA := h.metered(t)
 	b, other, stopB := h.metered(t)

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"verifyd/natsconf"
 	"verifyd/natsconf/topology"
 	"verifyd/sessions"
+	"verifyd/sessions/facts"
 )
 
 // watchIdle is how long a watch goes on without followers: a caller that waits for one session soon waits for
@@ -146,11 +146,9 @@ func (w *Watch) watchOnce(ctx context.Context) error {
 
 // take notifies the followers of the session that a fact is about.
 func (w *Watch) take(m jetstream.Msg) {
-	_, rest, _ := strings.Cut(m.Subject(), ".")
-	name, _, _ := strings.Cut(rest, ".")
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	notify(w.followers[sessions.ID(name)])
+	notify(w.followers[facts.OfFact(m.Subject())])
 }
 
 func notify(followers map[*Follower]struct{}) {

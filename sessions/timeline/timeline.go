@@ -116,9 +116,6 @@ func (s Report) reached() string {
 	return fmt.Sprintf(textReached, s.Reached)
 }
 
-// DescribeResult describes how an attempt ended.
-func DescribeResult(r facts.Result) string { return Report{}.describeResult(r) }
-
 func (s Report) describeResult(r facts.Result) string {
 	head, ok := verdicts[r.Verdict]
 	if !ok {

@@ -21,7 +21,7 @@ func TestOutcomeWordsNameTheRule(t *testing.T) {
 		"Not verified: the network's rules do not accept this identity (discord)": {
 			State: sessions.Failed, Reason: sessions.Refused, Network: "discord",
 		},
-		"Not verified: the user said no": {
+		"Not verified: the user declined": {
 			State: sessions.Failed, Reason: sessions.Declined,
 		},
 	} {
@@ -66,7 +66,8 @@ func TestWordsOfAttempts(t *testing.T) {
 			Detail: "bot.example.com refused the connection", Timing: facts.Timing{Total: 1},
 		},
 	} {
-		if got := timeline.DescribeResult(r); got != want {
+		e := timeline.Entry{Kind: timeline.EntryResult, Result: &r}
+		if got := (timeline.Report{}).Describe(e); got != want {
 			t.Errorf("words %q, want %q", got, want)
 		}
 	}
@@ -97,7 +98,7 @@ func TestWordsOfBindings(t *testing.T) {
 			Outcome: sessions.Outcome{State: state, Reached: reached},
 		}}
 	}
-	const reached = "the binding that was reached is "
+	const reached = "the binding reached is "
 	for _, row := range []struct {
 		report timeline.Report
 		kind   timeline.EntryKind

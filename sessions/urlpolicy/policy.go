@@ -42,7 +42,7 @@ func NewPolicy(allowCIDRs []netip.Prefix, allowPorts []uint16) *Policy {
 	return p
 }
 
-// CheckAddr reports whether a callback may be dialled to ap. The error wraps ErrRefusedAddress and names the
+// CheckAddr returns an error unless a callback may be dialled to ap. It wraps ErrRefusedAddress and names the
 // kind of address.
 func (p *Policy) CheckAddr(ap netip.AddrPort) error {
 	if err := p.checkPort(ap.Port()); err != nil {

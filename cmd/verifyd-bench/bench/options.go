@@ -140,29 +140,6 @@ func (o Options) syncs() []string {
 	}
 }
 
-// wants reports whether a row is named, or part of the default.
-func (o Options) wants(row string) bool {
-	if len(o.Rows) > 0 {
-		return slices.Contains(o.Rows, row)
-	}
-	return slices.ContainsFunc(suites, func(s suite) bool {
-		return !s.byName && slices.Contains(s.rows, row)
-	})
-}
-
-// wantsAny reports whether a suite has a wanted row.
-func (o Options) wantsAny(s suite) bool { return slices.ContainsFunc(s.rows, o.wants) }
-
-// shown returns the rows of the table: the wanted ones, and the ceilings that ran alongside them.
-func (o Options) shown() (rows []string) {
-	for _, s := range suites {
-		if o.wantsAny(s) {
-			rows = append(rows, s.rows...)
-		}
-	}
-	return rows
-}
-
 // scaled returns a number of sessions at the scale, at least 1.
 func (o Options) scaled(n int) int { return max(1, int(float64(n)*o.Scale)) }
 
@@ -173,3 +150,22 @@ func (o Options) warmUp() time.Duration { return min(o.Duration/4, 500*time.Mill
 func (o Options) startChild(ctx context.Context, kind string, c child.Config) (*child.Child, error) {
 	return child.Start(ctx, o.Self, o.Env, kind, c)
 }
+
+// The rows.
+const (
+	rowGenerator   = "generator"
+	rowBareHandler = "bare-handler"
+	rowInit        = "init"
+	rowPublish     = "publish"
+	rowComplete    = "complete"
+	rowBareClient  = "bare-client"
+	rowDispatch    = "dispatch"
+	rowPaced       = "paced"
+	rowBareSession = "bare-session"
+	rowSignin      = "signin"
+	rowEndToEnd    = "end-to-end"
+	rowIdle        = "idle"
+	rowAccounts    = "accounts"
+	rowScaling     = "scaling"
+	rowMillion     = "million"
+)

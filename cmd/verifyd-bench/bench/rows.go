@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"slices"
 
 	"verifyd/cmd/verifyd-bench/bench/load"
 )
@@ -50,25 +51,6 @@ func eachRun(once func(b *bench, ctx context.Context, run int, r *load.Receiver)
 	}
 }
 
-// The rows.
-const (
-	rowGenerator   = "generator"
-	rowBareHandler = "bare-handler"
-	rowInit        = "init"
-	rowPublish     = "publish"
-	rowComplete    = "complete"
-	rowBareClient  = "bare-client"
-	rowDispatch    = "dispatch"
-	rowPaced       = "paced"
-	rowBareSession = "bare-session"
-	rowSignin      = "signin"
-	rowEndToEnd    = "end-to-end"
-	rowIdle        = "idle"
-	rowAccounts    = "accounts"
-	rowScaling     = "scaling"
-	rowMillion     = "million"
-)
-
 // Rows returns the names of the rows in the order of the table.
 func Rows() []string { return rowNames(false) }
 
@@ -80,4 +62,27 @@ func rowNames(hidden bool) (names []string) {
 		}
 	}
 	return names
+}
+
+// wants reports whether a row is named, or part of the default.
+func (o Options) wants(row string) bool {
+	if len(o.Rows) > 0 {
+		return slices.Contains(o.Rows, row)
+	}
+	return slices.ContainsFunc(suites, func(s suite) bool {
+		return !s.byName && slices.Contains(s.rows, row)
+	})
+}
+
+// wantsAny reports whether a suite has a wanted row.
+func (o Options) wantsAny(s suite) bool { return slices.ContainsFunc(s.rows, o.wants) }
+
+// shown returns the rows of the table: the wanted ones, and the ceilings that ran alongside them.
+func (o Options) shown() (rows []string) {
+	for _, s := range suites {
+		if o.wantsAny(s) {
+			rows = append(rows, s.rows...)
+		}
+	}
+	return rows
 }

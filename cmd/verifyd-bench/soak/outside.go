@@ -3,6 +3,8 @@ package soak
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -143,4 +145,19 @@ func (v *receiver) leave() {
 		_ = v.server.Close()
 		v.server = nil
 	}
+}
+
+func freeAddresses(n int) (all []string, err error) {
+	var listeners []net.Listener
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("find a free port: %w", err)
+		}
+		listeners, all = append(listeners, l), append(all, l.Addr().String())
+	}
+	for _, l := range listeners {
+		err = errors.Join(err, l.Close())
+	}
+	return all, err
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -283,19 +282,4 @@ func within(ctx context.Context, d time.Duration, what string, ask func() error)
 			return fmt.Errorf("%s: %w: %w", what, ctx.Err(), err)
 		}
 	}
-}
-
-func freeAddresses(n int) (all []string, err error) {
-	var listeners []net.Listener
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("find a free port: %w", err)
-		}
-		listeners, all = append(listeners, l), append(all, l.Addr().String())
-	}
-	for _, l := range listeners {
-		err = errors.Join(err, l.Close())
-	}
-	return all, err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -14,16 +13,6 @@ import (
 
 	"verifyd/cmd/verifyd-bench/bench/load"
 )
-
-// Options are what to run.
-type Options struct {
-	For  time.Duration // of the load; judging the last sessions takes longer
-	Rate int           // sessions a second
-	Seed uint64        // of the faults and of the users
-	Dir  string        // where the stores are made, and the plots written
-	Self string        // this program's file: it is the NATS servers, too
-	Out  io.Writer     // for what happens, a line each
-}
 
 const (
 	// keep is how long results are kept: longer than a session's life, and so short that after the first part

@@ -51,6 +51,8 @@ const (
 	keptResolved = time.Hour
 	// checkTimeout bounds one check of the causes.
 	checkTimeout = 30 * time.Second
+	// noteTimeout bounds the note that a notification was sent.
+	noteTimeout = 5 * time.Second
 
 	recordVersion = 1
 	// Subject is the prefix of the subjects of events: the type follows.
@@ -170,11 +172,12 @@ func New(c Config) *Keeper {
 	k := &Keeper{
 		c: c, self: rand.Text(),
 		notified: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "verifyd_alarms_total", Help: "Operator events that this process told, by type and status.",
+			Name: "verifyd_alarms_total",
+			Help: "Operator events that this process reported, by type and status.",
 		}, []string{"type", "status"}),
 		pending: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "verifyd_alarms_untold",
-			Help: "Operator events of the whole service that nobody could be told of yet.",
+			Help: "Operator events of the whole service that could not be reported yet.",
 		}),
 	}
 	if c.Metrics != nil {
@@ -319,6 +322,10 @@ func (k *Keeper) change(ctx context.Context, s string, r record) record {
 		return r
 	}
 	r.Notified = true
+	// A notification may take all of the check's time. If this is not stored, a cause that ends now is not
+	// sent as resolved.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
+	defer cancel()
 	if _, err := k.store(ctx, s, r); err != nil {
 		k.c.Log.Warn().Err(err).Str("type", string(r.Event.Type)).
 			Msg("an alarm was sent, and will be sent again")
@@ -329,13 +336,15 @@ func (k *Keeper) change(ctx context.Context, s string, r record) record {
 // notify sends an event to its recipients, and reports whether they were reached.
 func (k *Keeper) notify(ctx context.Context, r record) bool {
 	e := r.Event
-	if r.Tries == 1 && k.c.Announce != nil {
+	// At the second try too: the process of the first may have ended before it announced the event, or not
+	// have learnt that its record is stored.
+	if k.c.Announce != nil && (r.Tries <= 2 || k.c.Notify == nil) {
 		k.c.Announce(e)
 	}
 	if k.c.Notify != nil {
 		if err := k.c.Notify(ctx, e); err != nil {
 			k.c.Log.Warn().Err(err).Str("type", string(e.Type)).Str("alarm", e.ID).
-				Msg("an alarm could not be told")
+				Msg("an alarm could not be reported")
 			return false
 		}
 	}
@@ -361,7 +370,7 @@ func (k *Keeper) store(ctx context.Context, s string, r record) (sequence uint64
 	if err != nil {
 		return 0, natsconf.Kind(err)
 	}
-	return ack.Sequence, nil
+	return ack.Sequence, nil // also of a store that has failed: its alarm may be sent twice, and must be sent
 }
 
 // read reads all records. Records of newer builds are left alone.

@@ -79,16 +79,20 @@ type process struct {
 	sees []alarm.Condition
 }
 
-func (s *service) start() *process {
+func (s *service) start(change ...func(*alarm.Config)) *process {
 	p := &process{}
-	p.Keeper = alarm.New(alarm.Config{
+	c := alarm.Config{
 		Conn: s.conn,
 		Sources: []func(context.Context) []alarm.Condition{
 			func(context.Context) []alarm.Condition { return p.sees },
 		},
 		Announce: alarm.ToOperators(s.conn, zerolog.Nop()), Notify: s.notify,
 		Log: zerolog.Nop(), Metrics: prometheus.NewRegistry(), Now: s.now,
-	})
+	}
+	for _, alter := range change {
+		alter(&c)
+	}
+	p.Keeper = alarm.New(c)
 	return p
 }
 
@@ -166,6 +170,52 @@ func TestTheDeadAreFollowed(t *testing.T) {
 	s.pass(2 * time.Minute)
 	look(t, other)
 	s.expect(t, "nobody reports it any more", alarm.Resolved)
+}
+
+// The process that opened a cause may die before it announces it: the next one does, also where nothing but
+// announcements tells operators.
+func TestWhoTakesOverAnnounces(t *testing.T) {
+	for name, notify := range map[string]func(context.Context, alarm.Event) error{
+		"announcements alone": nil,
+		"an address as well":  func(context.Context, alarm.Event) error { return nil },
+	} {
+		s := newService(t)
+		s.deaf = true
+		dying := s.start(func(c *alarm.Config) { c.Announce = nil }) // it dies at the first try
+		var announced []alarm.Event
+		other := s.start(func(c *alarm.Config) {
+			c.Announce = func(e alarm.Event) { announced = append(announced, e) }
+			c.Notify = notify
+		})
+		dying.sees = high
+		look(t, dying)
+		s.pass(61 * time.Second)
+		look(t, other)
+		look(t, other)
+		if len(announced) != 1 || announced[0].Status != alarm.Raised {
+			t.Errorf("%s: announced %+v, want the cause once", name, announced)
+		}
+	}
+}
+
+// A notification may take longer than the whole check: that it was sent is stored, so that the cause is sent
+// as resolved.
+func TestSlowNotificationIsNoted(t *testing.T) {
+	s := newService(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	p := s.start(func(c *alarm.Config) {
+		c.Notify = func(ctx context.Context, e alarm.Event) error {
+			cancel() // the check's time is over
+			return s.notify(ctx, e)
+		}
+	})
+	p.sees = high
+	if err := p.CheckOnce(ctx); err != nil {
+		t.Fatal(err)
+	}
+	p.sees = nil
+	look(t, p)
+	s.expect(t, "the cause came and went", alarm.Raised, alarm.Resolved)
 }
 
 // A cause that ended before anybody could be notified is not reported.

@@ -1,13 +1,12 @@
 // Package check examines the settings and what they refer to, and suggests what to do. verifyd check shows
-// all of it. A service refuses to start with anything that check calls an error.
+// all of it. A service refuses to start with what check calls an error on its machine or in its store, and
+// with nothing that is elsewhere (outside.go).
 package check
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -32,77 +31,10 @@ const (
 	// skewWarning is the difference between two machines' clocks that is worth a warning; from
 	// provision.SkewError on claims and expiries go wrong.
 	skewWarning = 500 * time.Millisecond
-	// FullWarning is the share of the store's limit that calls for an operator; from natsconf's 0.9 on new
-	// sessions are refused.
+	// FullWarning is the share of the store's limit that calls for an operator; from storestate's storeHigh
+	// on new sessions are refused.
 	FullWarning = 0.8
 )
-
-// Level is how bad a finding is.
-type Level string
-
-// The levels.
-const (
-	LevelOK      Level = "ok"
-	LevelWarning Level = "warning"
-	LevelError   Level = "error"
-)
-
-// Finding is one line of a check.
-type Finding struct {
-	Level  Level  `json:"level"`
-	Area   string `json:"area"`
-	Detail string `json:"detail"`
-	Do     string `json:"do,omitempty"` // what to do; empty if all is well
-}
-
-// Survey collects findings.
-type Survey struct{ findings []Finding }
-
-func (s *Survey) ok(area, format string, args ...any) {
-	s.findings = append(s.findings, Finding{LevelOK, area, fmt.Sprintf(format, args...), ""})
-}
-
-// Warn adds a finding that a person should look at, with what to do.
-func (s *Survey) Warn(area, do, format string, args ...any) {
-	s.findings = append(s.findings, Finding{LevelWarning, area, fmt.Sprintf(format, args...), do})
-}
-
-func (s *Survey) err(area, do, format string, args ...any) {
-	s.findings = append(s.findings, Finding{LevelError, area, fmt.Sprintf(format, args...), do})
-}
-
-// Worst returns the level of the worst finding.
-func (s *Survey) Worst() Level {
-	worst := LevelOK
-	for _, f := range s.findings {
-		if f.Level == LevelError || f.Level == LevelWarning && worst == LevelOK {
-			worst = f.Level
-		}
-	}
-	return worst
-}
-
-// Print writes the findings, for people or as one JSON document.
-func (s *Survey) Print(out io.Writer, asJSON bool) error {
-	if asJSON {
-		e := json.NewEncoder(out)
-		e.SetIndent("", "  ")
-		e.SetEscapeHTML(false)
-		return e.Encode(struct {
-			Worst    Level     `json:"worst"`
-			Findings []Finding `json:"findings"`
-		}{s.Worst(), s.findings})
-	}
-	for _, f := range s.findings {
-		if _, err := fmt.Fprintf(out, "%-8s %-14s %s\n", f.Level, f.Area, f.Detail); err != nil {
-			return err
-		}
-		if f.Do != "" {
-			_, _ = fmt.Fprintf(out, "%-8s %-14s → %s\n", "", "", f.Do)
-		}
-	}
-	return nil
-}
 
 // here lists the checks that need no server. Both check and serve run them.
 var here = []func(*Survey, config.Config){checkEdge, checkGuard, checkDataDirectory,
@@ -158,7 +90,7 @@ func checkCopyFolder(ctx context.Context, s *Survey, c config.Config) {
 	case err := <-done:
 		checkCopyFinding(s, c, err)
 	case <-time.After(transfer.CopyStop):
-		s.err("copy", "look at its disk", "%q does not answer", c.CopyTo)
+		s.err("copy", "check its disk", "%q does not respond", c.CopyTo)
 	}
 }
 
@@ -172,7 +104,7 @@ func checkCopyFinding(s *Survey, c config.Config, err error) {
 	case refused:
 		s.err("copy", refusal.Instead, "%s %s", refusal.Dir, refusal.Why)
 	case errors.Is(err, fs.ErrNotExist):
-		s.err("copy", "mount its disk, or make the folder: it is not made by itself", "there is no folder %q",
+		s.err("copy", "mount its disk, or create the folder: the service does not", "there is no folder %q",
 			c.CopyTo)
 	case err != nil:
 		s.err("copy", "let the user who runs the service write there", "%q: %s", c.CopyTo, config.Plain(err))
@@ -194,7 +126,7 @@ func checkReach(ctx context.Context, s *Survey, c config.Config) {
 			checkServer(ctx, s, conn, c)
 			return
 		}
-		s.ok("server", "no service runs on this directory; its server starts with the next one")
+		s.ok("server", "no service runs on this directory; its server starts with the service")
 		return
 	}
 	try, stop := context.WithTimeout(ctx, Timeout/3)
@@ -210,20 +142,6 @@ func checkReach(ctx context.Context, s *Survey, c config.Config) {
 	}
 	defer conn.Close()
 	checkServer(ctx, s, conn, c)
-}
-
-// refusal returns what serve refuses to start with: everything that check calls an error.
-func (s *Survey) refusal() error {
-	var f config.Faults
-	for _, found := range s.findings {
-		if found.Level == LevelError {
-			f = append(f, fmt.Errorf("%s: %s; %s", found.Area, found.Detail, found.Do))
-		}
-	}
-	if len(f) == 0 {
-		return nil
-	}
-	return config.Usage(f.Err())
 }
 
 // RefuseHere runs the checks of serve before it begins.
@@ -255,15 +173,19 @@ func checkEdge(s *Survey, c config.Config) {
 		s.ok("base URL", "%s", c.BaseURL)
 	case c.BaseURL == "":
 		s.Warn("base URL", "set VERIFYD_BASE_URL to the address that users open",
-			"not set: links will name localhost, which works on this machine only")
+			"not set: links will name localhost, which works only on this machine")
 	default:
 		s.Warn("base URL", "put a TLS proxy in front and name its https address",
 			"%s is not https: a user's cookies and links can be read on the way", c.BaseURL)
 	}
 	checkSubjectMatch(s, c)
-	if c.DevNetwork != "" {
+	if c.DevForLive {
 		s.Warn("networks", "leave VERIFYD_DEV_NETWORK out in production",
-			"the dev network is on: anybody who reaches it can sign in as anybody")
+			"the dev network is on for live sessions: anybody who reaches it can sign in as anybody")
+	}
+	if c.DevDashboard {
+		s.Warn("networks", "leave VERIFYD_DEV_NETWORK_DASHBOARD out in production",
+			"the dev network leads into the dashboard: anybody who reaches it can log in as anybody")
 	}
 }
 
@@ -275,12 +197,13 @@ func checkDataDirectory(s *Survey, c config.Config) {
 	}
 	if c.Store.Sync == embedded.SyncInterval {
 		s.Warn("sync", "leave VERIFYD_SYNC at always unless that is acceptable",
-			"interval: a power cut can take back up to two minutes of what was acknowledged")
+			"interval: a power cut can lose up to two minutes of what was acknowledged")
 	}
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		checkWritable(s, existing(dir), false, "there is no store in %q yet; the first start makes one", dir)
+		checkWritable(s, existing(dir), false, "there is no store in %q yet; the first start creates one",
+			dir)
 	case err != nil:
 		s.err("data directory", "name a folder that this user can use in VERIFYD_DATA_DIR", "%q: %s", dir,
 			config.Plain(err))
@@ -315,7 +238,7 @@ func checkMasterKey(s *Survey, c config.Config) {
 		return // the first start creates one
 	default:
 		if _, err := c.Store.EmbeddedKey(false); err != nil {
-			s.err("master key", "put back the key that the store was made with", "%s", err)
+			s.err("master key", "put back the key that the store was created with", "%s", err)
 			return
 		}
 	}
@@ -347,12 +270,13 @@ func checkWritable(s *Survey, dir string, isStore bool, format string, args ...a
 	case err != nil:
 		s.ok("data directory", "%s", what)
 	case free < storestate.MinFreeBytes && !isStore:
-		s.err("data directory", "make room, or name another disk in VERIFYD_DATA_DIR", "%s: %d MiB are "+
-			"free there, with less than %d no session is taken", what, free>>20, storestate.MinFreeBytes>>20)
+		s.err("data directory", "free some space, or name another disk in VERIFYD_DATA_DIR", "%s: %d MiB "+
+			"are free there; with less than %d no session is accepted", what, free>>20,
+			storestate.MinFreeBytes>>20)
 	case free < storestate.MinStoreBytes:
-		s.Warn("data directory", "make room, or name another disk in VERIFYD_DATA_DIR", "%s: %d MiB "+
-			"are free there, with less than %d no new session is "+
-			"taken", what, free>>20, storestate.MinFreeBytes>>20)
+		s.Warn("data directory", "free some space, or name another disk in VERIFYD_DATA_DIR", "%s: %d MiB "+
+			"are free there; with less than %d no new session is accepted", what, free>>20,
+			storestate.MinFreeBytes>>20)
 	default:
 		s.ok("data directory", "%s, %d MiB free", what, free>>20)
 	}

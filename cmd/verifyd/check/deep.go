@@ -21,8 +21,8 @@ func checkDeep(s *Survey, c config.Store) {
 // Files reads the records of a NATS server's store.
 func (s *Survey) Files(dir string) {
 	addDamage(s, "store's records",
-		"take the damaged streams' folders away while the server is stopped; when it starts, the other "+
-			"servers fill them anew", embedded.InspectFiles(dir))
+		"remove the damaged streams' folders while the server is stopped; when it starts, the other "+
+			"servers fill them again", embedded.InspectFiles(dir))
 }
 
 // addDamage adds the findings of an inspection.
@@ -36,6 +36,6 @@ func addDamage(s *Survey, area, do string, err error) {
 	case err != nil:
 		s.err(area, "let this user read the files", "%s", err)
 	default:
-		s.ok(area, "every record is intact, and none is missing that must be there")
+		s.ok(area, "every record is intact, and no required one is missing")
 	}
 }

@@ -24,10 +24,10 @@ func checkSubjectMatch(s *Survey, c config.Config) {
 		}
 	}
 	if len(strict) > 0 && len(open) > 0 {
-		s.Warn("networks", "set require_subject_match for each network, or for none; links that are "+
-			"sent on to others are refused only where it is set",
-			"require_subject_match is set for %s and not for %s: a session's user can choose the "+
-				"network, and by the latter anybody can sign in for anybody",
+		s.Warn("networks", "set require_subject_match for each network, or for none; forwarded "+
+			"links are refused only if it is set",
+			"require_subject_match is set for %s but not for %s: a session's user can choose the "+
+				"network, and at the latter anybody can sign in for anybody",
 			strings.Join(strict, ", "), strings.Join(open, ", "))
 	}
 }
@@ -46,7 +46,7 @@ func checkIdentities(ctx context.Context, s *Survey, conn *natsconf.Conn, c conf
 	}
 	if err != nil {
 		s.Warn("identities", "run it again, with a credential that may read accounts",
-			"whose identities the networks' are cannot be told: %s", err)
+			"whose identities those of the networks are cannot be determined: %s", err)
 	}
 }
 
@@ -59,17 +59,16 @@ func checkNames(ctx context.Context, s *Survey, conn *natsconf.Conn, c config.Co
 	doubts, err := accountstore.Doubts(ctx, conn)
 	if err != nil {
 		s.Warn("names", "run it again, with a credential that may read accounts",
-			"whether accounts have names that mislead users cannot be told: %s", err)
+			"whether accounts have names that mislead users cannot be determined: %s", err)
 		return
 	}
 	for _, d := range doubts {
-		s.Warn("names", fmt.Sprintf("where it may have the name: verifyd account rename %s %q --grant; "+
-			"otherwise "+
-			"give it another one", d.Account.ID, d.Account.Name),
-			"users may take account %s (%s) for somebody else: %s", d.Account.Name, d.Account.ID, d.Why)
+		s.Warn("names", fmt.Sprintf("if it may have the name: verifyd account rename %s %q --grant; "+
+			"otherwise rename it", d.Account.ID, d.Account.Name),
+			"users may mistake account %s (%s) for another one: %s", d.Account.Name, d.Account.ID, d.Why)
 	}
 	if len(doubts) == 0 {
-		s.ok("names", "no account has a name that users would take for another's")
+		s.ok("names", "no account has a name that users could mistake for another's")
 	}
 }
 
@@ -84,17 +83,17 @@ func checkIdentitiesOf(ctx context.Context, s *Survey, conn *natsconf.Conn, n ne
 	switch {
 	case theirs.Name != first.Name:
 		s.Warn("identities",
-			fmt.Sprintf("where the provider is the same and has only moved, set identities_of: %s for "+
-				"it in VERIFYD_NETWORKS_FILE; where it is another, let its people in by invites and "+
-				"login links, and make operators by %s:SUBJECT",
+			fmt.Sprintf("if the provider is the same and has only moved, set identities_of: %s for "+
+				"it in VERIFYD_NETWORKS_FILE; if it is a different one, let its people in by invites and "+
+				"login links, and grant operators by %s:SUBJECT",
 				first.Issuer, theirs.Name),
-			"%s is pointed at %s, and was first used with %s: %s of the latter cannot get in by it, "+
-				"and count for nothing; identities of the former are known as %s (%s)",
+			"%s points to %s, but was first used with %s: %s of the latter cannot log in by it, "+
+				"and have no effect; identities of the former are known as %s (%s)",
 			id, issuer, first.Issuer, countOf(before), theirs.Name, countOf(people[theirs.Name]))
 	case first.Issuer == "" && before != (accountstore.People{}):
-		s.Warn("identities", "nothing, if that is whose they are; otherwise start the service once "+
-			"with the provider that they used, before it is pointed elsewhere",
-			"%s is bound to its provider by the next start: %s are taken for those of %s from then on", id,
+		s.Warn("identities", "nothing to do if they belong to that provider; otherwise start the service "+
+			"once with the provider that they used, before the id is pointed elsewhere",
+			"the next start binds %s to its provider: from then on, %s are taken to be of %s", id,
 			countOf(before), issuer)
 	default:
 		s.ok("identities", "those of %s are of %s: %s", id, issuer, countOf(before))

@@ -45,14 +45,14 @@ func TestCheckReportsIdentityOwners(t *testing.T) {
 	if _, err := store.GrantOperator(t.Context(), access.Operator(""), "example", "12345"); err != nil {
 		t.Fatal(err)
 	}
-	says(LevelWarning, "1 memberships and 1 operators are taken for those of https://id.harbor.example")
+	says(LevelWarning, "1 memberships and 1 operators are taken to be of https://id.harbor.example")
 	if _, _, err := namespace.Bind(t.Context(), conn, "example", c.Networks[0].IdentityIssuer(),
 		time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	says(LevelOK, "https://id.harbor.example: 1 memberships and 1 operators")
 	c.Networks[0].Issuer = "https://id.other.example"
-	f := says(LevelWarning, "1 memberships and 1 operators of the latter cannot get in")
+	f := says(LevelWarning, "1 memberships and 1 operators of the latter cannot log in")
 	theirs, _, err := namespace.LookUp(t.Context(), conn, "example", "https://id.other.example")
 	if err != nil || theirs.Name == "example" {
 		t.Fatalf("%+v, %v", theirs, err)
@@ -118,9 +118,7 @@ func TestCheckReportsNames(t *testing.T) {
 	id := account.IDOf("Steam")
 	old := []byte(`{"v":2,"name":"Steam","created_at":"2026-01-01T00:00:00Z"}`)
 	subject := topology.BucketSubject(topology.BucketAccounts, id)
-	if _, err := conn.JS.Publish(t.Context(), subject, old); err != nil {
-		t.Fatal(err)
-	}
+	natstest.Publish(t, conn, subject, old)
 	says := func(l Level, words string) {
 		t.Helper()
 		var s Survey

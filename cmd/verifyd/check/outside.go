@@ -46,10 +46,10 @@ func checkCollector(ctx context.Context, s *Survey, c config.Config) {
 	defer cancel()
 	if err := trace.Probe(try, *c.Traces); err != nil {
 		s.Warn("traces", "check VERIFYD_TRACE_ENDPOINT, VERIFYD_TRACE_HEADERS and the collector; until "+
-			"it takes spans they are dropped, and the service runs without", "%s", err)
+			"it accepts spans they are dropped, and the service runs without", "%s", err)
 		return
 	}
-	s.ok("traces", "the collector takes spans")
+	s.ok("traces", "the collector accepts spans")
 }
 
 // checkAlarmAddress connects to the address for operator events, through the same guard as they, and sends
@@ -60,7 +60,7 @@ func checkAlarmAddress(ctx context.Context, s *Survey, c config.Config) {
 	conn, err := c.CallbackClient().Dial(try, c.Alarms.URL)
 	if err != nil {
 		s.Warn("alarms", "check VERIFYD_ALARM_URL, and that VERIFYD_CALLBACK_ALLOW_CIDRS covers an "+
-			"address that is not public; until it is reached, events are in the log and on NATS alone",
+			"address that is not public; until it is reached, events are only in the log and on NATS",
 			"%s cannot be reached: %s", c.Alarms.URL.HostPort(), err)
 		return
 	}
@@ -94,7 +94,7 @@ func checkNetwork(ctx context.Context, s *Survey, c config.Config, settings nets
 	switch {
 	case err != nil:
 		s.Warn("networks", "check the issuer, and that it can be reached from here; until then nobody "+
-			"can sign in by it", "%s does not answer: %s", n.ID(), err)
+			"can sign in there", "%s does not answer: %s", n.ID(), err)
 	case settings.Kind == netsettings.KindOIDC:
 		s.ok("networks", "%s answers", n.ID())
 	default:
@@ -126,10 +126,10 @@ func checkGuard(s *Survey, c config.Config) {
 		s.Warn("egress", "name smaller networks in VERIFYD_CALLBACK_ALLOW_CIDRS",
 			"callbacks may reach %s, where clouds hand out a machine's credentials", metadataService)
 	case len(inside) > 0:
-		s.Warn("egress", "nothing, if this is meant; members of accounts see what answers there",
+		s.Warn("egress", "nothing to do if this is intended; members of accounts see what answers there",
 			"callbacks may reach addresses that are not public, such as %s", strings.Join(inside, ", "))
 	default:
-		s.ok("egress", "callbacks reach public addresses only")
+		s.ok("egress", "callbacks reach only public addresses")
 	}
 }
 
@@ -140,10 +140,10 @@ func checkEgress(ctx context.Context, s *Survey, c config.Config) {
 	_, err := (&net.Resolver{PreferGo: true}).LookupNS(try, ".")
 	cancel()
 	if answered(err) {
-		s.ok("egress", "names are resolved")
+		s.ok("egress", "host names are resolved")
 	} else {
 		s.Warn("egress", "check the machine's name servers (/etc/resolv.conf); until they answer, "+
-			"callbacks wait", "names are not resolved: %s", err)
+			"callbacks wait", "host names are not resolved: %s", err)
 	}
 	if c.CallbackProxy == nil {
 		return
@@ -169,7 +169,7 @@ func checkProbe(ctx context.Context, s *Survey, c config.Config, raw string) {
 	const area = "probe"
 	u, err := c.CallbackPolicy.Parse(raw)
 	if fault, ok := errors.AsType[*urlpolicy.Fault](err); ok {
-		s.err(area, "give an address that a session could be started with", "the URL is refused: %s", fault)
+		s.err(area, "give an address with which a session could be started", "the URL is refused: %s", fault)
 		return
 	}
 	conn, err := c.CallbackClient().Dial(ctx, u)
@@ -178,6 +178,6 @@ func checkProbe(ctx context.Context, s *Survey, c config.Config, raw string) {
 		return
 	}
 	defer func() { _ = conn.Close() }()
-	s.ok(area, "%s can be reached: name, address, TCP and certificate are well, and nothing was sent",
+	s.ok(area, "%s can be reached: name, address, TCP and certificate are valid, and nothing was sent",
 		u.HostPort())
 }

@@ -25,9 +25,9 @@ func checkRetention(s *Survey, in provision.Inspection, c config.Config) {
 	if kept < c.CallbackRetryFor+config.RetentionSpare {
 		s.err("retention", fmt.Sprintf(
 			"set VERIFYD_CALLBACK_RETRY_FOR to at most %s, or VERIFYD_KEEP_RESULTS to at least %s "+
-				"where the streams are made",
+				"where the streams are created",
 			max(kept-config.RetentionSpare, 0), c.CallbackRetryFor+config.RetentionSpare),
-			"the store keeps outcomes for %s, callbacks are tried for %s: outcomes could be forgotten "+
+			"the store keeps outcomes for %s, but callbacks are tried for %s: outcomes could be deleted "+
 				"before they are delivered", kept, c.CallbackRetryFor)
 	}
 }

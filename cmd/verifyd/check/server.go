@@ -39,7 +39,7 @@ func checkPermissions(ctx context.Context, s *Survey, conn *natsconf.Conn, c con
 		s.err("permissions", "use the credential of the role, or give this one what verifyd prepare prints",
 			"this credential may not %s", some(lacking))
 	case len(excess) > 0:
-		s.Warn("permissions", "use a credential of the role alone, as verifyd prepare makes them",
+		s.Warn("permissions", "use a credential of only that role, as verifyd prepare creates them",
 			"this credential may also write %s, which is for another role", some(excess))
 	default:
 		s.ok("permissions", "the credential may do what this process needs, and write nothing else")
@@ -102,13 +102,13 @@ func hasLeft(ctx context.Context, s *Survey, conn *natsconf.Conn) bool {
 	if err != nil || store.ToServe.Admits(standing) == nil {
 		return false
 	}
-	s.err("standing", "serve the store that is open", "%s", &storestate.Error{Record: standing})
+	s.err("standing", "serve the store that is in service", "%s", &storestate.Error{Record: standing})
 	return true
 }
 
 func checkEncryption(s *Survey, in provision.Inspection, c config.Config) {
 	if c.Store.NATSURL != "" && !in.TLS {
-		s.Warn("server", "use tls:// in VERIFYD_NATS_URL where the way to it is not private",
+		s.Warn("server", "use tls:// in VERIFYD_NATS_URL unless the network in between is private",
 			"the connection to NATS is not encrypted")
 	}
 }
@@ -133,11 +133,11 @@ func checkLimits(s *Survey, in provision.Inspection, c config.Config) {
 	if in.MaxConsumers >= 0 && in.MaxConsumers < minConsumers+consumers {
 		s.err("limits", "raise the account's limit of consumers",
 			"the account may have %d consumers, verifyd needs %d, and two more for each edge and each "+
-				"look at a list",
+				"list that is read",
 			in.MaxConsumers, minConsumers+consumers)
 	}
 	if in.MaxAckPending > 0 {
-		s.Warn("limits", "lift the account's limit of acknowledgements that are awaited",
+		s.Warn("limits", "remove the account's limit of pending acknowledgements",
 			"%d of them: that many deliveries to receivers that do not answer would stop all others",
 			in.MaxAckPending)
 	}
@@ -146,8 +146,8 @@ func checkLimits(s *Survey, in provision.Inspection, c config.Config) {
 			"the account demands a size limit of each stream; verifyd bounds its streams by age")
 	}
 	if in.MaxStreamBytes > 0 {
-		s.Warn("limits", "lift it, or watch the sizes that verifyd status shows",
-			"one stream may have %d MiB: past that it loses its oldest messages, or takes no new ones",
+		s.Warn("limits", "remove it, or watch the sizes that verifyd status shows",
+			"one stream may have %d MiB: beyond that it loses its oldest messages, or accepts no new ones",
 			in.MaxStreamBytes>>20)
 	}
 	if len(s.findings) == before {
@@ -164,12 +164,12 @@ func checkClock(s *Survey, in provision.Inspection, _ config.Config) {
 	switch {
 	case !in.SkewKnown:
 	case skew >= provision.SkewError:
-		s.err("clock", "keep both machines' clocks by NTP",
+		s.err("clock", "synchronize both machines' clocks by NTP",
 			"the server's clock is %s off this machine's: claims and expiries would be judged wrongly",
 			in.Skew)
 	case skew >= skewWarning:
-		s.Warn("clock", "keep both machines' clocks by NTP", "the server's clock is %s off this machine's",
-			in.Skew)
+		s.Warn("clock", "synchronize both machines' clocks by NTP",
+			"the server's clock is %s off this machine's", in.Skew)
 	default:
 		s.ok("clock", "within %s of the server's", max(skew, in.RTT).Round(time.Millisecond)+time.Millisecond)
 	}
@@ -182,7 +182,7 @@ func checkStoreRoom(s *Survey, in provision.Inspection, c config.Config) {
 		s.ok("store", "%d MiB used", in.Used>>20) // the process that runs the store keeps its limit
 		return
 	default:
-		s.Warn("store", "give the account one: verifyd prepare --store-limit, or max_store where you "+
+		s.Warn("store", "give the account one: verifyd prepare --store-limit, or max_store if you "+
 			"write its configuration yourself",
 			"%d MiB used, no limit in the account: nobody is notified when the disks fill, and no room is "+
 				"kept for open sessions", in.Used>>20)
@@ -191,7 +191,7 @@ func checkStoreRoom(s *Survey, in provision.Inspection, c config.Config) {
 	share := float64(in.Used) / float64(in.Limit)
 	if share >= FullWarning {
 		s.Warn("store", "raise the limit, or lower VERIFYD_KEEP_RESULTS; from 90 % on no new session "+
-			"is taken", "%.0f %% of %d MiB are used", 100*share, in.Limit>>20)
+			"is accepted", "%.0f %% of %d MiB are used", 100*share, in.Limit>>20)
 		return
 	}
 	s.ok("store", "%d of %d MiB used", in.Used>>20, in.Limit>>20)
@@ -204,7 +204,7 @@ func checkTopology(s *Survey, in provision.Inspection, _ config.Config) {
 		case provision.Missing:
 			missing = append(missing, d.Asset)
 		case provision.Updated:
-			s.Warn("topology", "nothing, if this is meant; the next start of the service changes it",
+			s.Warn("topology", "nothing to do if this is intended; the next start of the service changes it",
 				"%s: %s is %s, these settings ask for %s", d.Asset, d.Field, d.Have, d.Want)
 		case provision.Drift:
 			s.err("topology", "move the data to a fresh stream, or restore the setting",
@@ -213,7 +213,7 @@ func checkTopology(s *Survey, in provision.Inspection, _ config.Config) {
 	}
 	switch {
 	case len(missing) > 0:
-		s.ok("topology", "the next start makes %s", strings.Join(missing, ", "))
+		s.ok("topology", "the next start creates %s", strings.Join(missing, ", "))
 	case len(in.Differences) == 0:
 		s.ok("topology", "as it should be")
 	}

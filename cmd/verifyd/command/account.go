@@ -48,13 +48,13 @@ func ownByName(a account.Account, members int, by access.Actor, at time.Time, kn
 		return nil
 	case known:
 		return config.Usage(fmt.Errorf(
-			"%s was made on the dashboard by %s on %s, and anybody may take a name there: "+
-				"if it is the account that you mean, name it by its id, %s",
+			"%s was created on the dashboard by %s on %s, where anybody can take any free name: "+
+				"if it is the account that you mean, give its id, %s",
 			strconv.Quote(a.Name), ActorText(by), table.Instant(at), a.ID))
 	default:
 		return config.Usage(fmt.Errorf(
-			"%s has members, and its audit log does not reach back to who made it: "+
-				"if it is the account that you mean, name it by its id, %s",
+			"%s has members, and its audit log does not reach back to who created it: "+
+				"if it is the account that you mean, give its id, %s",
 			strconv.Quote(a.Name), a.ID))
 	}
 }

@@ -3,6 +3,7 @@
 //
 //	accounts    key, account, member, operator
 //	delivery    deliveries, hosts, explain
+//	export      sessions
 //	integrator  try, listen, demo, demo-beside
 //	process     serve, status, check, log-level, healthcheck
 //	storage     move, backup, restore, recover, erase, prepare, apply

@@ -148,7 +148,7 @@ func madeKey(k manage.MadeKey, err error) (string, account.Key, error) {
 }
 
 // errNotStored is returned with what the service has created without knowing whether it is stored.
-var errNotStored = fmt.Errorf("the service's store did not say that it took it: %w", natsconf.ErrUncertain)
+var errNotStored = fmt.Errorf("the service's store did not confirm it: %w", natsconf.ErrUncertain)
 
 func (m remoteKeys) CreateKey(ctx context.Context, id string, o account.KeyOptions) (string, account.Key,
 	error) {
@@ -184,7 +184,7 @@ func (m remoteKeys) RollKey(ctx context.Context, id string, grace time.Duration)
 		return "", account.Key{}, err
 	}
 	if grace%time.Second != 0 {
-		return "", account.Key{}, errors.New("the grace is in whole seconds here")
+		return "", account.Key{}, errors.New("with --server, the grace is in whole seconds")
 	}
 	return madeKey(m.c.RollKey(ctx, holder, id, grace))
 }
@@ -200,7 +200,7 @@ func (m remoteKeys) RevokeKey(ctx context.Context, id string) (account.Key, erro
 
 func (m remoteKeys) RotateSecret(ctx context.Context, id string, overlap time.Duration) (Rotated, error) {
 	if overlap%time.Second != 0 {
-		return Rotated{}, errors.New("the overlap is in whole seconds here")
+		return Rotated{}, errors.New("with --server, the overlap is in whole seconds")
 	}
 	s, err := m.c.RotateSecret(ctx, id, overlap)
 	if err == nil && !s.Stored {

@@ -10,9 +10,9 @@ import (
 
 // alarmSettings configure how operators are notified of events.
 type alarmSettings struct {
-	AlarmURL      string `name:"alarm-url" help:"https address that operator events are posted to, signed; empty: the log and NATS have them."`
-	AlarmSecret   string `secret:"" help:"Secret that signs them, whsec_ and base64, as for callbacks."`
-	AlarmFailures int    `default:"5" help:"Sessions in a row whose callback a receiver must fail to take before operators are told."`
+	AlarmURL      string `name:"alarm-url" help:"https address that operator events are posted to, signed; empty: they are only in the log and on NATS."`
+	AlarmSecret   string `secret:"" help:"Secret that signs operator events: whsec_ and base64, as for callbacks."`
+	AlarmFailures int    `default:"5" help:"Number of sessions in a row whose callback a receiver must fail to accept before operators are notified."`
 }
 
 // Alarms is where operator events go.
@@ -25,7 +25,8 @@ type Alarms struct {
 func (s alarmSettings) config(f *Faults, policy *urlpolicy.Policy) Alarms {
 	c := Alarms{Secret: s.AlarmSecret, Failures: s.AlarmFailures}
 	if s.AlarmFailures < 1 {
-		f.Add("alarm-failures", fmt.Sprintf("%d is no number of sessions", s.AlarmFailures), "for example 5")
+		f.Add("alarm-failures", fmt.Sprintf("%d is out of range", s.AlarmFailures),
+			"use 1 or more, for example 5")
 	}
 	if s.AlarmURL == "" {
 		return c
@@ -33,11 +34,11 @@ func (s alarmSettings) config(f *Faults, policy *urlpolicy.Policy) Alarms {
 	var err error
 	if c.URL, err = policy.Parse(s.AlarmURL); err != nil {
 		f.Add("alarm-url", err.Error(),
-			"for example https://ops.example.com/verifyd; callbacks' rules hold for it")
+			"for example https://ops.example.com/verifyd; the rules for callbacks apply")
 	}
 	if _, err := standardwebhooks.NewWebhook(s.AlarmSecret); err != nil || s.AlarmSecret == "" {
-		f.Add("alarm-secret", `it is not "whsec_" and base64`,
-			`make one with: echo "whsec_$(openssl rand -base64 32)"`)
+		f.Add("alarm-secret", `it is not "whsec_" followed by base64`,
+			`create one with: echo "whsec_$(openssl rand -base64 32)"`)
 	}
 	return c
 }

@@ -37,7 +37,7 @@ func (s edgeSettings) adminNames(f *Faults) []string {
 		name = strings.TrimSpace(name)
 		if name == "" || strings.ContainsAny(name, "/*?@ ") {
 			f.Add("admin-names", fmt.Sprintf("%q is not a host name", name),
-				"for example edge-1,metrics.internal; there are no patterns")
+				"for example edge-1,metrics.internal; patterns are not supported")
 		}
 		names = append(names, name)
 	}

@@ -91,7 +91,7 @@ func (s Settings) Config(log zerolog.Logger) (Config, error) {
 	if s.KeepResults < s.CallbackRetryFor+RetentionSpare {
 		f.Add("keep-results", fmt.Sprintf(
 			"%s is less than an hour longer than VERIFYD_CALLBACK_RETRY_FOR (%s): outcomes could be "+
-				"forgotten before they are delivered", s.KeepResults, s.CallbackRetryFor),
+				"deleted before they are delivered", s.KeepResults, s.CallbackRetryFor),
 			"for example 72h")
 	}
 	return c, f.Err()
@@ -161,7 +161,7 @@ func (s Settings) NetworkConfig(c *Config, f *Faults) {
 		}
 		if _, err := network.New(n, network.Options{BaseURL: "https://verify.example.com"}); err != nil {
 			f.Add("network-issuer", err.Error(),
-				"one network takes VERIFYD_NETWORK_ISSUER or _KIND, _NAME, _CLIENT_ID and _CLIENT_SECRET")
+				"one network needs VERIFYD_NETWORK_ISSUER or _KIND, _NAME, _CLIENT_ID and _CLIENT_SECRET")
 		}
 		c.Networks = append(c.Networks, n)
 	}
@@ -189,7 +189,7 @@ func NetworksFile(f *Faults, path string) []netsettings.Settings {
 	}
 	networks, err := netsettings.ParseFile(b)
 	if err != nil {
-		f.Add("networks-file", err.Error(), "docs/NETWORKS.md shows a whole file")
+		f.Add("networks-file", err.Error(), "docs/NETWORKS.md shows a complete file")
 	}
 	return networks
 }
@@ -244,7 +244,7 @@ func (s Settings) limitConfig(c *Config, f *Faults) {
 	if c.FailedKeys, err = limit.ParseRate(s.FailedKeyLimit); err != nil {
 		f.Add("failed-key-limit", err.Error(), "for example 10/m")
 	} else if c.FailedKeys.Burst *= 2; limit.Valid(c.FailedKeys) != nil {
-		f.Add("failed-key-limit", fmt.Sprintf("%s is too much: its burst is twice as many", s.FailedKeyLimit),
+		f.Add("failed-key-limit", fmt.Sprintf("%s is too much: its burst is twice that", s.FailedKeyLimit),
 			"for example 10/m")
 	}
 	if c.SignIns, err = limit.ParseRate(s.SignInLimit); err != nil {

@@ -37,7 +37,7 @@ func (c Store) loadKey(path string) (secretbox.Key, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		var f Faults
 		f.Add("secret-key-file", "there is no master key in "+path,
-			"put back the key that the store was made with, or set VERIFYD_SECRET_KEY")
+			"put back the key that the store was created with, or set VERIFYD_SECRET_KEY")
 		return k, Usage(f.Err())
 	}
 	return k, err

@@ -27,7 +27,7 @@ func (s ServerSettings) Service(f *Faults) Service {
 			f.Add("token-file", fmt.Sprintf("%q is empty", s.TokenFile), "write the operator token into it")
 		}
 	case s.Token == "":
-		f.Add("token", "missing", "make one on a machine of the service, with verifyd operator token "+
+		f.Add("token", "missing", "create one on a machine of the service, with verifyd operator token "+
 			"create, and set VERIFYD_TOKEN or VERIFYD_TOKEN_FILE")
 	}
 	return c

@@ -25,16 +25,16 @@ type StoreSettings struct {
 	NATSCreds     string        `name:"nats-creds" help:"Credential for the external NATS servers: a credentials file, or the seed of an nkey."`
 	NATSCAFile    string        `name:"nats-ca-file" help:"Extra PEM roots for the external servers' certificates."`
 	Replicas      int           `help:"Copies of every stream; default 1 embedded, 3 external."`
-	Sync          string        `default:"always" help:"When the embedded store reaches the disk: always, or interval, which is faster and can lose two minutes in a power cut."`
-	StoreLimit    string        `default:"8GiB" help:"Size limit of the embedded store, at least 256MiB; above 90 % of it, or with less than 64 MiB left, no new sessions are taken."`
+	Sync          string        `default:"always" help:"When the embedded store is synced to the disk: always, or interval, which is faster but can lose two minutes in a power cut."`
+	StoreLimit    string        `default:"8GiB" help:"Size limit of the embedded store, at least 256MiB; above 90 % of it, or with less than 64 MiB left, no new sessions are accepted."`
 	KeepResults   time.Duration `default:"72h" help:"How long results can be read."`
-	SecretKey     string        `secret:"" help:"Master key, 32 bytes of base64, that seals secrets in the store; all processes share it."`
+	SecretKey     string        `secret:"" help:"Master key that seals secrets in the store: 32 bytes in base64; all processes share it."`
 	SecretKeyFile string        `help:"File with the master key; embedded default: secret.key in the data directory."`
 }
 
 // ServerSettings configure which service on another machine a command manages, in place of a store.
 type ServerSettings struct {
-	Server       string `placeholder:"URL" help:"Manage the service with this {base_url} over HTTP, from any machine, by an operator token; empty: the store."`
+	Server       string `placeholder:"URL" help:"Manage the service with this {base_url} over HTTP, from any machine, with an operator token; empty: use the store."`
 	Token        string `secret:"" placeholder:"vfyop_…" help:"The operator token (verifyd operator token create)."`
 	TokenFile    string `placeholder:"FILE" help:"File with the operator token."`
 	ServerCAFile string `name:"server-ca-file" placeholder:"FILE" help:"Extra PEM roots for the certificate of the service."`
@@ -42,51 +42,51 @@ type ServerSettings struct {
 
 type edgeSettings struct {
 	Listen         string        `default:"127.0.0.1:8080" help:"Public address."`
-	BaseURL        string        `name:"base-url" help:"{base_url} under which users reach this service; may carry a path prefix; default http://localhost and the listening port."`
+	BaseURL        string        `name:"base-url" help:"{base_url} under which users reach this service; may have a path prefix; default: http://localhost and the listening port."`
 	AdminListen    string        `default:"127.0.0.1:9090" help:"Address of /metrics, /livez, /readyz, /debug/pprof and /debug/log-level; empty: none."`
-	AdminNames     []string      `sep:"," help:"Host names by which the operators' address is asked, such as a scraper's target; IP addresses, localhost and the name in --admin-listen always are."`
-	TrustedProxies []string      `sep:"," help:"CIDRs of proxies whose X-Forwarded-For counts."`
-	Binding        string        `default:"link" help:"What a session asks to be proven where neither its start nor its account says: link, code or account; see INTEGRATING.md."`
+	AdminNames     []string      `sep:"," help:"Host names accepted in requests to the operators' address, such as a scraper's target; IP addresses, localhost and the name in --admin-listen are always accepted."`
+	TrustedProxies []string      `sep:"," help:"CIDRs of proxies whose X-Forwarded-For is trusted."`
+	Binding        string        `default:"link" help:"What a session asks to be proven if neither its start nor its account says: link, code or account; see INTEGRATING.md."`
 	MinBinding     string        `default:"link" help:"The least that a session may ask for: link, code or account."`
-	StoreWait      time.Duration `default:"12s" help:"How long a request waits for the store, as while a NATS server has vanished and the others elect another leader: 1s to 14s."`
-	PlainSessions  bool          `help:"Store new sessions so that builds which do not seal them can read them: for the time that such a build runs beside."`
+	StoreWait      time.Duration `default:"12s" help:"How long a request waits for the store, for example while the NATS servers elect another leader because one has failed: 1s to 14s."`
+	PlainSessions  bool          `help:"Store new sessions so that builds that do not seal them can read them: only for as long as such a build runs alongside."`
 }
 
 // NetworkSettings configure where users and members sign in, and who may log in to the dashboard.
 type NetworkSettings struct {
 	NetworksFile        string `help:"YAML list of identity networks; see NETWORKS.md."`
-	NetworkIssuer       string `help:"Issuer of one OpenID Connect network, without a file; its id is default."`
-	NetworkKind         string `help:"Its kind: oidc (default), or a network that is known by name and needs no issuer, such as discord."`
-	NetworkName         string `help:"Its name, as users read it."`
-	NetworkClientID     string `name:"network-client-id" help:"Its client id."`
-	NetworkClientSecret string `secret:"" help:"Its client secret."`
+	NetworkIssuer       string `help:"Issuer of a single OpenID Connect network, without a file; its id is default."`
+	NetworkKind         string `help:"Kind of that network: oidc (default), or one that is known by name and needs no issuer, such as discord."`
+	NetworkName         string `help:"Name of that network, as users read it."`
+	NetworkClientID     string `name:"network-client-id" help:"Client id at that network."`
+	NetworkClientSecret string `secret:"" help:"Client secret at that network."`
 	NetworkCAFile       string `name:"network-ca-file" help:"Extra PEM roots for the certificates of identity networks."`
-	NetworkDashboard    bool   `help:"It leads into the dashboard, too; its second redirect URI is {base_url}/dashboard/login/default/callback."`
-	TestKeys            bool   `help:"Take test keys (vfytest_…); their sessions use the built-in network and cost no quota."`
-	DevNetwork          bool   `help:"Offer the built-in network that is not real, on loopback, to live sessions."`
+	NetworkDashboard    bool   `help:"That network is also for logins to the dashboard; its second redirect URI is {base_url}/dashboard/login/default/callback."`
+	TestKeys            bool   `help:"Accept test keys (vfytest_…); their sessions use the built-in network and cost no quota."`
+	DevNetwork          bool   `help:"Offer the built-in test network to live sessions, on loopback only."`
 	DevNetworkListen    string `default:"127.0.0.1:0" help:"Address of the built-in network."`
-	DevNetworkDashboard bool   `help:"The built-in network leads into the dashboard, too: anybody who reaches it gets in as anybody."`
-	DashboardAllow      string `help:"Who may make an account on the dashboard: open, or a list of identities (network:subject) and verified e-mail domains (@example.org); empty: nobody new."`
+	DevNetworkDashboard bool   `help:"The built-in network is also for logins to the dashboard: anybody who reaches it can log in as anybody."`
+	DashboardAllow      string `help:"Who may create an account on the dashboard: open, or a list of identities (network:subject) and verified e-mail domains (@example.org); empty: nobody new."`
 }
 
 type callbackSettings struct {
 	CallbackCAFile      string        `name:"callback-ca-file" help:"Extra PEM roots for the certificates of receivers and of the egress proxy."`
-	CallbackAllowCIDRs  []string      `name:"callback-allow-cidrs" sep:"," help:"Non-public addresses the dispatcher may reach."`
-	CallbackAllowPorts  string        `default:"*" help:"Ports a callback_url may name: * or a list such as 443,8443."`
+	CallbackAllowCIDRs  []string      `name:"callback-allow-cidrs" sep:"," help:"Non-public addresses that the dispatcher may reach."`
+	CallbackAllowPorts  string        `default:"*" help:"Ports that a callback_url may name: * or a list such as 443,8443."`
 	CallbackProxy       string        `help:"Egress proxy that callbacks go through: http://[user:password@]host:port, or https."`
-	CallbackConnections int           `default:"64" help:"Callbacks to one receiver host that this process has under way at once, 1 to 1,024."`
-	CallbackAttempts    int           `default:"2048" help:"Callbacks that this process has under way at once, to all hosts."`
-	CallbackShare       int           `placeholder:"N" help:"Of these, at most so many of one account; default: half of them."`
-	CallbackTimeout     time.Duration `default:"10s" help:"A whole callback attempt."`
-	CallbackPolicy      string        `default:"once" help:"once, or at-least-once: unknown ends, 408, 425, 429 and 5xx are sent again too, with the same webhook-id."`
-	CallbackRetryFor    time.Duration `default:"15m" help:"How long a callback that could not be sent is tried again."`
+	CallbackConnections int           `default:"64" help:"Maximum number of concurrent callbacks from this process to one receiver host, 1 to 1,024."`
+	CallbackAttempts    int           `default:"2048" help:"Maximum number of concurrent callbacks from this process to all hosts."`
+	CallbackShare       int           `placeholder:"N" help:"Maximum number of these for one account; default: half."`
+	CallbackTimeout     time.Duration `default:"10s" help:"Time limit of a whole callback attempt."`
+	CallbackPolicy      string        `default:"once" help:"once, or at-least-once: callbacks are also sent again after an unknown end, 408, 425, 429 and 5xx, with the same webhook-id."`
+	CallbackRetryFor    time.Duration `default:"15m" help:"How long a callback that could not be sent is retried."`
 }
 
 type limitSettings struct {
-	RateLimit      string `default:"20/s" help:"Sessions that one API key may start, over all processes together: 20/s, 100/m or 1000/h."`
+	RateLimit      string `default:"20/s" help:"Sessions that one API key may start, counted across all processes: for example 20/s, 100/m or 1000/h."`
 	RateBurst      int    `default:"40" help:"Burst above the rate limit."`
-	FailedKeyLimit string `default:"10/m" help:"Requests without a valid API key that one address may send to a process, with bursts of twice as many; then they get 429."`
-	SignInLimit    string `default:"600/m" help:"Sign-ins that one address may start (IPv6: one network of 64 bits), at once and in that time; bounds of returns and of dashboard logins follow from it. Behind a proxy, trusted-proxies must name it, or all users have one address."`
+	FailedKeyLimit string `default:"10/m" help:"Requests without a valid API key that one address may send to a process, with bursts of twice as many; further ones get 429."`
+	SignInLimit    string `default:"600/m" help:"Sign-ins that one address may start (IPv6: one /64 network), at once and in that time; the limits of returns and of dashboard logins derive from it. A proxy in front must be in trusted-proxies, or all users appear to have one address."`
 	MonthlyQuota   int64  `default:"100000" help:"Sessions that one account may start in a UTC month."`
 }
 

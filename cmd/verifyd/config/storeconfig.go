@@ -42,7 +42,7 @@ func (s StoreSettings) Config(f *Faults) Store {
 	}
 	if c.Sync != embedded.SyncAlways && c.Sync != embedded.SyncInterval {
 		f.Add("sync", fmt.Sprintf("%q is not a mode", s.Sync),
-			"use always, or interval where losing the last two minutes in a power cut is acceptable")
+			"use always, or interval if losing the last two minutes in a power cut is acceptable")
 	}
 	var err error
 	if c.StoreBytes, err = ParseBytes(s.StoreLimit); err != nil {
@@ -88,8 +88,8 @@ func (s StoreSettings) secretKey(c *Store, f *Faults) {
 		c.Key = &k
 	}
 	if s.NATSURL != "" && s.SecretKey == "" && s.SecretKeyFile == "" {
-		f.Add("secret-key", "not set, and an external store is shared by processes that need the same key",
-			"make one with: openssl rand -base64 32")
+		f.Add("secret-key", "not set, but all processes that share an external store need the same key",
+			"create one with: openssl rand -base64 32")
 	}
 }
 

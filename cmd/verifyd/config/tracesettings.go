@@ -12,10 +12,10 @@ import (
 // traceSettings configure where the spans of sessions are sent. The standard variables of OpenTelemetry are
 // read too.
 type traceSettings struct {
-	TraceEndpoint  string  `env:"VERIFYD_TRACE_ENDPOINT,OTEL_EXPORTER_OTLP_ENDPOINT" help:"Collector that spans of sessions are sent to, by OTLP over HTTP: http://collector:4318; empty: nothing is traced."`
-	TraceHeaders   string  `secret:"" env:"VERIFYD_TRACE_HEADERS,OTEL_EXPORTER_OTLP_HEADERS" help:"Header fields sent to it, name=value with commas between and the values percent-encoded."`
-	TraceCAFile    string  `name:"trace-ca-file" env:"VERIFYD_TRACE_CA_FILE,OTEL_EXPORTER_OTLP_CERTIFICATE" help:"Extra PEM roots for its certificate."`
-	TraceShare     float64 `default:"1" help:"Part of the sessions that is traced, up to 1."`
+	TraceEndpoint  string  `env:"VERIFYD_TRACE_ENDPOINT,OTEL_EXPORTER_OTLP_ENDPOINT" help:"Collector that spans of sessions are sent to, by OTLP over HTTP, for example http://collector:4318; empty: nothing is traced."`
+	TraceHeaders   string  `secret:"" env:"VERIFYD_TRACE_HEADERS,OTEL_EXPORTER_OTLP_HEADERS" help:"Header fields sent to the collector: name=value, separated by commas, with percent-encoded values."`
+	TraceCAFile    string  `name:"trace-ca-file" env:"VERIFYD_TRACE_CA_FILE,OTEL_EXPORTER_OTLP_CERTIFICATE" help:"Extra PEM roots for the certificate of the collector."`
+	TraceShare     float64 `default:"1" help:"Share of the sessions that are traced, above 0 and up to 1."`
 	TraceCallbacks bool    `help:"Callbacks of traced sessions carry their trace context (traceparent) to the receiver."`
 }
 
@@ -35,7 +35,7 @@ func (s traceSettings) config(f *Faults) *trace.Config {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
 		u.RawQuery != "" || u.Fragment != "" {
 		// The value is not shown: it may hold a password.
-		f.Add("trace-endpoint", "it is not the http or https address of a collector, without user, "+
+		f.Add("trace-endpoint", "it is not the http or https address of a collector without user, "+
 			"query and fragment", "for example http://collector.internal:4318")
 	}
 	c.Endpoint = u

@@ -26,7 +26,7 @@ func Policy(f *Faults, flag, s string) sessions.Policy {
 func level(f *Faults, flag, s string) proof.Level {
 	l := proof.Level(s).Or(proof.Link)
 	if !l.Known() {
-		f.Add(flag, fmt.Sprintf("%q is no binding", s), "use link, code or account")
+		f.Add(flag, fmt.Sprintf("%q is not a binding", s), "use link, code or account")
 	}
 	return l
 }

@@ -25,15 +25,15 @@ type Beside struct {
 	config.StoreSettings `embed:"" group:"store"`
 
 	Service       string `required:"" placeholder:"URL" help:"{base_url} of the running service."`
-	Network       string `required:"" placeholder:"URL" help:"Origin under which the service's proxy shows the demo's identity network; the service has it as VERIFYD_NETWORK_ISSUER."`
-	NetworkListen string `default:":9000" help:"Where the proxy finds that network."`
-	ClientID      string `name:"client-id" default:"verifyd" help:"The service's client id there."`
-	ClientSecret  string `secret:"" env:"VERIFYD_NETWORK_CLIENT_SECRET" required:"" help:"The service's client secret there."`
+	Network       string `required:"" placeholder:"URL" help:"Origin under which the service's proxy serves the demo's identity network, as in the service's VERIFYD_NETWORK_ISSUER."`
+	NetworkListen string `default:":9000" help:"Address at which the proxy reaches that network."`
+	ClientID      string `name:"client-id" default:"verifyd" help:"The service's client id at that network."`
+	ClientSecret  string `secret:"" env:"VERIFYD_NETWORK_CLIENT_SECRET" required:"" help:"The service's client secret at that network."`
 
-	Receiver       string `required:"" placeholder:"URL" help:"Origin under which the proxy shows the sample integrator's receiver."`
-	ReceiverListen string `default:":9001" help:"Where the proxy finds that receiver."`
+	Receiver       string `required:"" placeholder:"URL" help:"Origin under which the proxy serves the sample integrator's receiver."`
+	ReceiverListen string `default:":9001" help:"Address at which the proxy reaches that receiver."`
 
-	Auto bool `help:"Exit after the first callback: 0 when its signature verified."`
+	Auto bool `help:"Exit after the first callback, with 0 if its signature is valid."`
 }
 
 // Play enrolls the sample integrator by the operator's credential, plays the user once, shows the callback,
@@ -61,7 +61,7 @@ func (b Beside) Play(ctx context.Context, by Operator, out, errOut io.Writer) er
 	if err := d.auto(ctx, besideNetwork); err != nil || b.Auto {
 		return err
 	}
-	return d.interactive(ctx, "It is played on "+b.Network+".")
+	return d.interactive(ctx, "It is simulated at "+b.Network+".")
 }
 
 // besideNetwork is the id of a network that is configured without a file.

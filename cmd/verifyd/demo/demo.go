@@ -70,7 +70,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	dir, err := os.MkdirTemp("", "verifyd-demo-")
 	if err != nil {
-		return fmt.Errorf("make a temporary folder: %w", err)
+		return fmt.Errorf("create a temporary folder: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	s := &demo{out: o.Out, err: o.Err, operator: o.Operator, began: time.Now(), binding: o.Binding}
@@ -257,9 +257,9 @@ func (d *demo) show(got Received) error {
 	}
 	d.detail("", string(got.Body), "")
 	if got.answer != "" {
-		return fmt.Errorf("the sample integrator did not take the callback: %s", got.answer)
+		return fmt.Errorf("the sample integrator did not accept the callback: %s", got.answer)
 	}
-	d.say("its signature verified with the account's signing secret: %s is verified: %v",
+	d.say("its signature is valid under the account's signing secret: %s is verified: %v",
 		got.result.PlatformUserID, got.result.Verified)
 	return nil
 }

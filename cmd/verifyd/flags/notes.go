@@ -48,11 +48,11 @@ func NotesOn(called *kong.Context, errOut io.Writer) Notes {
 
 func unknownNotes(app *kong.Application, environ []string) (notes Notes) {
 	for _, s := range Unknowns(app, environ) {
-		right := "take it out, or look for its name in the list of settings"
+		right := "remove it, or look for its name in the list of settings"
 		if s.Nearest != "" {
 			right = "did you mean " + s.Nearest + "?"
 		}
-		notes = append(notes, note{s.Name + " is set, and no setting has this name", right})
+		notes = append(notes, note{s.Name + " is set, but no setting has this name", right})
 	}
 	return notes
 }

@@ -32,7 +32,7 @@ var SettingGroups = []kong.Group{
 	{Key: "traces", Title: "Settings of traces:"},
 	{Key: "alarms", Title: "Settings of operator events:"},
 	{Key: "copy", Title: "Settings of the copy of the store:"},
-	{Key: "server", Title: "Settings of a service on another machine, in place of the store:"},
+	{Key: "server", Title: "Settings of a service on another machine, instead of the store:"},
 	{Key: groupStore, Title: "Settings of the store, the same as the service's:"},
 }
 

@@ -24,7 +24,7 @@ func LoadYAML(r io.Reader) (kong.Resolver, error) {
 		return nil, fmt.Errorf("not a YAML map of settings: %w", err)
 	}
 	if err := file.Decode(new(any)); !errors.Is(err, io.EOF) {
-		return nil, errors.New("it holds more than one YAML document; write all settings into one")
+		return nil, errors.New("it holds more than one YAML document; put all settings into one")
 	}
 	return values, nil
 }

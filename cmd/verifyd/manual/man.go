@@ -29,8 +29,8 @@ func (p Program) man() string {
 		manFlag(&b, f)
 	}
 	p.manSettings(&b)
-	b.WriteString(".SH EXIT STATUS\n0 for success, 1 for a failure, 2 for a command line or a setting that " +
-		"is wrong.\n")
+	b.WriteString(".SH EXIT STATUS\n0 for success, 1 for a failure, 2 for an error in the command line or " +
+		"a setting.\n")
 	return b.String()
 }
 
@@ -67,8 +67,8 @@ func (p Program) manSettings(b *strings.Builder) {
 		if len(found) > 0 && !begun {
 			begun = true
 			b.WriteString(".SH SETTINGS\nA setting is a flag, a variable, and a key of the YAML file of " +
-				"\\-\\-config: \\-\\-data\\-dir, VERIFYD_DATA_DIR and data_dir. The flag wins over the " +
-				"variable, the variable over the file.\n")
+				"\\-\\-config: \\-\\-data\\-dir, VERIFYD_DATA_DIR and data_dir. The flag takes precedence " +
+				"over the variable, the variable over the file.\n")
 		}
 		if len(found) > 0 {
 			title := groupTitle(g)

@@ -24,7 +24,7 @@ type Program struct {
 func (p Program) Write(w io.Writer, format string) error {
 	made := map[string]func() string{"man": p.man, "bash": p.bash, "zsh": p.zsh, "fish": p.fish}[format]
 	if made == nil {
-		return fmt.Errorf("there is no %s of a manual; use man, bash, zsh or fish", format)
+		return fmt.Errorf("there is no format %s; use man, bash, zsh or fish", format)
 	}
 	_, err := io.WriteString(w, made())
 	return err

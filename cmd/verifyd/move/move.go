@@ -44,8 +44,8 @@ type Move struct {
 
 // errStoresDiffer is returned if both stores do not hold the same after a move.
 var errStoresDiffer = errors.New(
-	"the stores differ; nothing was opened and nothing is lost: run the same command again, and where " +
-		"that does not help, empty the new store and move once more")
+	"the stores differ; nothing was opened and nothing is lost: run the same command again; if " +
+		"that does not help, empty the new store and move again")
 
 // Pair marks the new store as being filled from the old one, or makes sure that it is.
 func (m *Move) Pair(ctx context.Context, where string) error {
@@ -55,8 +55,7 @@ func (m *Move) Pair(ctx context.Context, where string) error {
 	}
 	if old.State == "" && m.Running {
 		return config.Usage(errors.New(
-			"the service that runs on this store is of a build that cannot leave it: upgrade it first, " +
-				"then move"))
+			"the service that runs on this store is too old to leave it: upgrade it first, then move"))
 	}
 	if old.State == "" {
 		if old, err = storestate.Set(ctx, m.From.Conn, old, storestate.StateOpen, "", ""); err != nil {
@@ -74,7 +73,7 @@ func (m *Move) Pair(ctx context.Context, where string) error {
 			return err
 		}
 		if !empty {
-			return config.Usage(errors.New("the store to move to holds data already: name an empty one"))
+			return config.Usage(errors.New("the store to move to already holds data: name an empty one"))
 		}
 		_, err = storestate.Set(ctx, m.To.Conn, next, storestate.StateFilling, old.Store, where)
 		return err
@@ -339,7 +338,7 @@ func Abort(ctx context.Context, from *store.Store) error {
 		return config.Usage(&storestate.Error{Record: old})
 	}
 	if old.State != storestate.StateDraining {
-		return config.Usage(errors.New("this store is not being left; there is nothing to take back"))
+		return config.Usage(errors.New("this store is not being moved; there is nothing to abort"))
 	}
 	_, err = storestate.Set(ctx, from.Conn, old, storestate.StateOpen, "", "")
 	return err

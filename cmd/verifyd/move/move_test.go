@@ -45,9 +45,7 @@ func newMover(t *testing.T) *Move {
 func fact(t *testing.T, st *store.Store, subject string, v any) {
 	t.Helper()
 	data := must[[]byte](t)(json.Marshal(v))
-	if _, err := st.Conn.JS.Publish(t.Context(), subject, data); err != nil {
-		t.Fatal(err)
-	}
+	natstest.Publish(t, st.Conn, subject, data)
 }
 
 func standing(t *testing.T, st *store.Store) storestate.Record {
@@ -153,7 +151,7 @@ func TestMoveKnowsItsEnd(t *testing.T) {
 		t.Fatalf("%v, %v", all, err)
 	}
 	if err := m.NotFinished(t.Context(), failed); !errors.Is(err, failed) ||
-		!strings.Contains(err.Error(), "closed for good") {
+		!strings.Contains(err.Error(), "closed permanently") {
 		t.Error(err)
 	}
 	if ended, err := m.Ended(t.Context()); !ended || err != nil {

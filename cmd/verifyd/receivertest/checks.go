@@ -55,17 +55,17 @@ const unusual = "a\"'<b>\\n\n\u2028\u202eעברית\u202c e\u0301 👩‍👩‍
 
 // Why a failed check matters.
 const (
-	whyAnother = "Anybody who knows the URL could verify anybody. Check webhook-signature before all else, " +
-		"and answer 401."
-	whyChanged = "The signature has to be checked over the body, byte for byte as it came; it seems to be " +
-		"looked at, but not computed."
+	whyAnother = "Anybody who knows the URL could verify anybody. Check webhook-signature first, and " +
+		"answer 401 if it is wrong."
+	whyChanged = "The signature has to be verified over the body, byte for byte as it arrived; it seems " +
+		"to be read, but not computed."
 	whyOld = "Anyone who obtains one callback could send it again forever. Refuse a webhook-timestamp " +
 		"more than 5 minutes off."
-	whyTwo = "While the signing secret rotates there are two, separated by a space: one that matches is " +
+	whyTwo = "During a rotation of the signing secret there are two, separated by a space: one match is " +
 		"enough, whichever it is."
 	whyPair = "Beside the secret's signature, v1, each callback carries one by the account's key pair, " +
-		"v1a: check those of the version that you know, and pass over the others."
-	whySlow = "The request came in %d pieces within %.1f s. Read a body to its end: networks " +
+		"v1a: check those of the version that you know, and ignore the others."
+	whySlow = "The request came in %d pieces within %.1f s. Read the body to its end: networks " +
 		"are slow at times."
 )
 
@@ -80,10 +80,10 @@ func checks(another string, slowPause time.Duration) []check {
 	pair := "whsk_" + strings.TrimPrefix(another, "whsec_") // a seed has 32 bytes too
 	return []check{
 		{"A valid callback", one(func(*callback.Probe) {}),
-			taken("Every callback like this one is recorded as rejected, and is not sent again by itself.")},
+			taken("Every callback like this one is recorded as rejected, and not sent again automatically.")},
 		{
 			"verified: false", one(func(p *callback.Probe) { p.Verified = false }),
-			taken("Somebody who declined is a result like any other: take it, and do not wait for another."),
+			taken("A user who declined is a result like any other: accept it, and do not wait for another."),
 		},
 		{
 			"A signature made with another secret",
@@ -112,7 +112,7 @@ func checks(another string, slowPause time.Duration) []check {
 			func(p callback.Probe) []callback.Probe { return []callback.Probe{p, p} }, repeated},
 		{
 			"A header that nobody knows", one(func(p *callback.Probe) { p.Headers["x-later"] = "1" }),
-			taken("Proxies add headers, and a later version may: they are no reason to refuse a callback."),
+			taken("Proxies add headers, and a later version may: that is no reason to refuse a callback."),
 		},
 		{
 			"Ids of unusual characters",
@@ -144,14 +144,14 @@ func taken(why string) func([]callback.Answer) (Outcome, string) {
 		a := answers[0]
 		switch {
 		case a.Verdict == facts.VerdictDelivered && a.Timing.FirstByte > slowAnswer:
-			return Look, "A callback has 10 seconds in all, by default. Take the result, answer, and do " +
+			return Look, "A callback has 10 seconds in total, by default. Store the result, answer, and do " +
 				"the work afterwards."
 		case a.Verdict == facts.VerdictDelivered:
 			return Pass, ""
 		case a.Status >= 300 && a.Status < 400:
-			return Fail, "Redirects are not followed: give the last address as callback_url."
+			return Fail, "Redirects are not followed: use the final address as callback_url."
 		case a.Status == 0:
-			return Fail, "No status line came back, so that nobody knows whether the result arrived. " + why
+			return Fail, "No status line came back, so nobody knows whether the result arrived. " + why
 		}
 		return Fail, why
 	}
@@ -164,10 +164,10 @@ func refused(why string) func([]callback.Answer) (Outcome, string) {
 		case a.Verdict == facts.VerdictDelivered:
 			return Fail, why
 		case a.Status == 0:
-			return Look, "It was not taken, but there was no answer either: a 401 says more."
+			return Look, "It was not accepted, but there was no answer either: a 401 says more."
 		case a.Status >= 500:
 			return Look,
-				"It was not taken, but a 5xx reads like a fault of the receiver's own: a 401 says what it is."
+				"It was not accepted, but a 5xx looks like a fault of the receiver: a 401 says what it is."
 		}
 		return Pass, ""
 	}
@@ -175,14 +175,14 @@ func refused(why string) func([]callback.Answer) (Outcome, string) {
 
 func repeated(answers []callback.Answer) (Outcome, string) {
 	if outcome, why := taken("")(answers[:1]); outcome == Fail {
-		return outcome, strings.TrimSpace("The first of the two was not taken. " + why)
+		return outcome, strings.TrimSpace("The first of the two was not accepted. " + why)
 	}
 	if outcome, _ := taken("")(answers[1:]); outcome == Fail {
 		return Fail, "A result that is sent again is the same result: answer 200 and do nothing, or it " +
 			"stays rejected forever."
 	}
-	return Look, "Both were taken. Look in your own data that this was done once: the same webhook-id is " +
-		"the same result."
+	return Look, "Both were accepted. Check in your own data that the result was applied once: the same " +
+		"webhook-id is the same result."
 }
 
 func strange(what string) func([]callback.Answer) (Outcome, string) {
@@ -191,18 +191,18 @@ func strange(what string) func([]callback.Answer) (Outcome, string) {
 		case a.Verdict == facts.VerdictDelivered:
 			return Pass, ""
 		case a.Status >= 400 && a.Status < 500:
-			return Look, "Ids are what you give at the start: if yours never hold " + what +
-				", this is right."
+			return Look, "Ids are what you give at the start: if yours never contain " + what +
+				", this is fine."
 		}
-		return Fail, "The receiver fails at " + what + ", which an id may hold."
+		return Fail, "The receiver fails at " + what + ", which an id may contain."
 	}
 }
 
 func idle(answers []callback.Answer) (Outcome, string) {
 	switch a := answers[0]; {
 	case a.Verdict == facts.VerdictDelivered:
-		return Look, "Callbacks come by POST. See that other methods change nothing: chat applications and " +
-			"scanners open every address they see."
+		return Look, "Callbacks come by POST. Make sure that other methods change nothing: chat " +
+			"applications and scanners open every address they see."
 	case a.Status >= 500 && a.Status != http.StatusNotImplemented, a.Status == 0:
 		return Look, "Callbacks come by POST; a 405 for other methods would say so."
 	}

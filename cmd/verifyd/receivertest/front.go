@@ -63,7 +63,7 @@ func (f *front) url(plain *url.URL) string {
 	return u.String()
 }
 
-// check reports whether the receiver listens; through the front it would look as if it hung up.
+// check returns an error unless the receiver listens; through the front it would look as if it hung up.
 func (f *front) check(ctx context.Context) error {
 	conn, err := (&net.Dialer{Timeout: frontDial}).DialContext(ctx, "tcp", f.address)
 	switch {

@@ -282,7 +282,7 @@ func TestFaultsAreFound(t *testing.T) {
 					t.Errorf("%+v", first)
 				}
 				if len(r.Checks) != 1 || r.Ready() ||
-					!strings.Contains(r.Stopped, "valid callback was not taken") {
+					!strings.Contains(r.Stopped, "valid callback was not accepted") {
 					t.Errorf("what refuses everything is asked for more: %+v", r)
 				}
 			case c.want == nil:

@@ -59,11 +59,11 @@ func (r Report) weigh() {
 	if found(checkUnsigned).Outcome != Fail {
 		return
 	}
-	found(checkChanged).Why = "No signature is checked at all, so that the body may be anything."
+	found(checkChanged).Why = "No signature is checked at all, so the body can be anything."
 	for _, name := range []string{checkKnownLast, checkKnownFirst} {
 		if f := found(name); f.Outcome == Pass {
 			f.Outcome, f.Why = Look,
-				"It was taken, as is everything: check signatures first, then see whether one of two "+
+				"It was accepted, as is everything: check signatures first, then see whether one of two "+
 					"is enough."
 		}
 	}

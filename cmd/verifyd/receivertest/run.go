@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/x509"
-	"encoding/base32"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 
 	"verifyd/dispatcher/callback"
 	"verifyd/sessions"
+	"verifyd/sessions/base32"
 	"verifyd/sessions/facts"
 	"verifyd/sessions/urlpolicy"
 )
@@ -95,7 +95,7 @@ func New(o Options) (*Bench, error) {
 	})
 	if _, err := b.client.PrepareProbe(b.valid()); err != nil {
 		b.Close()
-		return nil, errors.New("the signing secret is not whsec_ and base64; copy it from the " +
+		return nil, errors.New("the signing secret is not whsec_ followed by base64; copy it from the " +
 			"dashboard, or from verifyd account secret")
 	}
 	return b, nil
@@ -136,7 +136,7 @@ func (b *Bench) valid() callback.Probe {
 	_, _ = rand.Read(id) // never fails
 	return callback.Probe{
 		Callback: callback.Callback{
-			URL: b.url, Session: sessions.ID(strings.ToLower(base32.StdEncoding.EncodeToString(id))),
+			URL: b.url, Session: sessions.ID(base32.Lower.EncodeToString(id)),
 			PlatformUserID: b.o.User, GuildID: b.o.Guild, Verified: true, Secrets: []string{b.o.Secret},
 			At:   time.Now(),
 			Test: true,
@@ -170,8 +170,8 @@ func (b *Bench) Run(ctx context.Context) (Report, error) {
 		}
 		r.Checks = append(r.Checks, f)
 		if len(r.Checks) == 1 && f.Outcome == Fail {
-			r.Stopped = "A valid callback was not taken, so what the other checks would show means " +
-				"nothing yet. Fix that first."
+			r.Stopped = "A valid callback was not accepted, so the results of the other checks would " +
+				"mean nothing yet. Fix that first."
 			break
 		}
 	}
@@ -188,7 +188,7 @@ func (b *Bench) ask(ctx context.Context, c check) Finding {
 		answer, err := b.send(ctx, p)
 		if err != nil {
 			f.Got, f.unreached = err.Error(), true
-			f.Why = "Nothing was sent, and nothing more was tried. A real callback is tried again for " +
+			f.Why = "Nothing was sent, and nothing more was tried. A real callback is retried for " +
 				"15 minutes by default."
 			return f
 		}

@@ -93,8 +93,8 @@ func storeWatch(g *storestate.Gauge) func(context.Context) []alarm.Condition {
 			return nil
 		}
 		return []alarm.Condition{{
-			Type: alarm.StoreHigh, Detail: fmt.Sprintf("%d %% of the store's limit are used; from 90 "+
-				"%% on no new sessions are taken", 100*used/capacity),
+			Type: alarm.StoreHigh, Detail: fmt.Sprintf("%d %% of the store's limit is used; from 90 "+
+				"%% on no new sessions are accepted", 100*used/capacity),
 			Data: map[string]any{"used_bytes": used, "limit_bytes": capacity},
 		}}
 	}
@@ -134,7 +134,7 @@ func quotaWatch(q *limit.Quota) func(context.Context) []alarm.Condition {
 			near := float64(s.Used) >= quotaShare*float64(s.Limit)
 			all = append(all, alarm.Condition{
 				Type: alarm.QuotaNear, About: s.Account, Until: s.ResetAt, Over: !near,
-				Detail: fmt.Sprintf("the account has started %d of the %d sessions that it may this month",
+				Detail: fmt.Sprintf("the account has started %d of this month's %d sessions",
 					s.Used, s.Limit),
 				Data: map[string]any{"account": s.Account, "used": s.Used, "limit": s.Limit,
 					"reset_at": s.ResetAt},
@@ -157,7 +157,7 @@ func watchBacklog(p *Program, store *sessionstore.Store) func(context.Context) [
 		}
 		return []alarm.Condition{{
 			Type:   alarm.BacklogOld,
-			Detail: fmt.Sprintf("the oldest delivery waits for %s", age.Round(time.Second)),
+			Detail: fmt.Sprintf("the oldest delivery has been waiting for %s", age.Round(time.Second)),
 			Data: map[string]any{"oldest_seconds": int64(age.Seconds()),
 				"deliveries": b.Waiting + b.Given + b.Scheduled},
 		}}

@@ -17,7 +17,9 @@ import (
 	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/fleet"
 	"verifyd/natsconf/storestate"
+	"verifyd/natsconf/topology"
 	"verifyd/natsconf/transfer"
+	"verifyd/sessions/records"
 )
 
 const (
@@ -41,7 +43,8 @@ func (p *Program) startCopier(ctx context.Context) error {
 	p.copier = transfer.NewCopier(transfer.CopierConfig{
 		Conn: p.Store.Conn, DataDir: p.Config.Store.DataDir, Dir: p.Config.CopyTo, Assets: store.Assets(),
 		Store: standing.Store, Key: p.Store.Key,
-		Build: version.Text(), Skip: p.Store.StaysBehind, Renews: store.TakesAway, Log: p.Config.Log,
+		Build: version.Text(), Skip: p.Store.StaysBehind, Log: p.Config.Log,
+		RemovalsIn: topology.BucketStream(topology.BucketStore), Removals: records.ErasedSubject("*"),
 	})
 	if err := p.copier.Check(); err != nil {
 		var f config.Faults

@@ -28,17 +28,10 @@ import (
 )
 
 // dashboard makes the integrator's pages.
-func (p *Program) dashboard(
-	ctx context.Context, h shared, ns networks, pages *signin.Handler, attempts *limit.Attempts,
-) (*dashboard.Handler, error) {
-	loggedIn, err := logins.NewStore(ctx, p.Store.Conn, p.Store.Key, p.Config.Now)
-	if err != nil {
-		return nil, err
-	}
-	paused, err := pauses.NewStore(ctx, p.Store.Conn, p.Config.Now)
-	if err != nil {
-		return nil, err
-	}
+func (p *Program) dashboard(h shared, ns networks, pages *signin.Handler, attempts *limit.Attempts) (
+	*dashboard.Handler, error) {
+	loggedIn := logins.NewStore(p.Store.Conn, p.Store.Key, p.Config.Now)
+	paused := pauses.NewStore(p.Store.Conn, p.Config.Now)
 	paused.Oldest = store.OldestOf(h.sessions)
 	p.add("search", supervise.New("search", lists.NewAhead(h.sessions.Lists)),
 		supervise.New("search keeper", lists.NewKeeper(h.sessions.Lists, p.Config.Log)))
@@ -58,7 +51,7 @@ func (p *Program) dashboard(
 		TestKeys: p.Config.TestKeys, Snippets: snippets, Pauses: paused, Kept: kept.New(p.Store.Conn),
 		Notices: notice.NewStore(p.Store.Conn), Addresses: p.Config.CallbackPolicy,
 		Fleet: func(ctx context.Context) ([]fleet.Process, error) { return fleet.Ask(ctx, p.Store.Conn) },
-		Key:   p.Store.Key, Log: p.Config.Log, Now: p.Config.Now,
+		Key:   p.Store.Key, StoreWait: p.storeWait(), Log: p.Config.Log, Now: p.Config.Now,
 		Preview: signinpage.Config{
 			Draw: func(w http.ResponseWriter, r *http.Request, a account.Account, state string) {
 				pages.Preview(w, r, requesterOf(a), state)

@@ -94,18 +94,22 @@ func receiverNotice(e alarm.Event) notice.Notice {
 	receiver, _ := e.Data["receiver"].(string)
 	if e.Status == alarm.Resolved {
 		return notice.New(id, notice.ReceiverRecovered, e.ID, e.At, receiver+
-			" takes callbacks again, or was sent none for a while.",
+			" accepts callbacks again, or was sent none for a while.",
 			map[string]any{"receiver": receiver, "failing_since": e.Since})
 	}
 	return notice.New(id, notice.ReceiverFailing, e.ID, e.At, fmt.Sprintf(
-		"%s did not take the callbacks of %v sessions in a row; the last trouble: %v.", receiver,
+		"%s did not accept the callbacks of %v sessions in a row; the last failure: %v.", receiver,
 		e.Data["sessions"], e.Data["class"]),
 		map[string]any{"receiver": receiver, "class": e.Data["class"], "sessions": e.Data["sessions"]})
 }
 
-// outcomeNotice returns an account's notice about a callback that waits for a person. The first of an hour
-// represents all of the hour: a receiver that is down causes thousands. It is pure.
+// outcomeNotice returns an account's notice about a callback that waits for a person; one that is sent again
+// by itself does not. The first of an hour represents all of the hour: a receiver that is down causes
+// thousands. It is pure.
 func outcomeNotice(e dispatcher.AttemptEnd, now time.Time) (n notice.Notice, ok bool) {
+	if e.Again {
+		return notice.Notice{}, false
+	}
 	why := "nobody knows whether it arrived"
 	switch e.Verdict {
 	case facts.VerdictUnknown:

@@ -57,10 +57,7 @@ func (p *Program) readiness(h shared) []web.Check {
 			if !h.mirror.Ready() {
 				return "", account.ErrNotReady
 			}
-			if since := h.mirror.BlindSince(); !since.IsZero() {
-				return fmt.Sprintf("as of %s ago", time.Since(since).Round(time.Second)), nil
-			}
-			return "as they are stored now", nil
+			return keysState(h.mirror.BlindSince(), h.mirror.InDoubt(), pause)
 		}},
 		{Name: "writers", Check: func(context.Context) (string, error) {
 			return "",
@@ -79,6 +76,19 @@ func (p *Program) readiness(h shared) []web.Check {
 		checks = append(checks, p.copyCheck())
 	}
 	return checks
+}
+
+// keysState is the state of keys that were seen until an instant, zero while they are as stored. A doubt
+// about them that lasts longer than requests wait is an error: no key is accepted meanwhile.
+func keysState(blindSince time.Time, inDoubt bool, pause time.Duration) (string, error) {
+	if blindSince.IsZero() {
+		return "as they are stored now", nil
+	}
+	blind := time.Since(blindSince)
+	if inDoubt && blind > pause {
+		return "", account.ErrNotReady
+	}
+	return fmt.Sprintf("as of %s ago", blind.Round(time.Second)), nil
 }
 
 // presenceOf is what this process reports about itself to operators who ask. It answers at once, so checks

@@ -44,7 +44,7 @@ type failing struct {
 	last     time.Time
 }
 
-// unknown is the recent deliveries whose end is not known.
+// unknown is the recent deliveries whose end is not known, and that are not sent again by themselves.
 type unknown struct {
 	count    int
 	session  sessions.ID // the last of them
@@ -75,7 +75,7 @@ func (r *receivers) Ended(e dispatcher.AttemptEnd) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if e.Verdict == facts.VerdictUnknown {
+	if e.Verdict == facts.VerdictUnknown && !e.Again {
 		r.unknown = unknown{r.unknown.count + 1, e.Session, e.Receiver, now}
 	}
 	r.hosts.ended(destination{"", e.Receiver}, e, now)
@@ -138,8 +138,8 @@ func (r *receivers) conditions(context.Context) []alarm.Condition {
 	r.hosts.each(now, func(to destination, f *failing) {
 		all = append(all, alarm.Condition{
 			Type: alarm.ReceiverFailing, About: to.receiver,
-			Detail: fmt.Sprintf("the receiver did not take the callbacks of %d sessions in a row; "+
-				"the last trouble: %s", r.hosts.failures, f.class),
+			Detail: fmt.Sprintf("the receiver did not accept the callbacks of %d sessions in a "+
+				"row; the last failure: %s", r.hosts.failures, f.class),
 			Data: map[string]any{"receiver": to.receiver, "class": f.class},
 		})
 	})

@@ -7,6 +7,7 @@ import (
 
 	"verifyd/cmd/verifyd/alarm"
 	"verifyd/dispatcher"
+	"verifyd/edge/account/notice"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
 	"verifyd/sessions/failure"
@@ -53,5 +54,31 @@ func TestReceiversAreWatched(t *testing.T) {
 	now = now.Add(QuietAfter)
 	if got := types(); got != nil || len(r.hosts.failing) != 0 {
 		t.Errorf("a quiet while later: %v", got)
+	}
+}
+
+// Nobody has to decide about a callback that is sent again by itself. The notice of the hour is kept for one
+// that is not.
+func TestUnknownThatIsSentAgainWaitsForNobody(t *testing.T) {
+	t.Parallel()
+	r := newReceivers(3, time.Now)
+	var told []notice.Notice
+	r.offer = func(n notice.Notice) { told = append(told, n) }
+	end := dispatcher.AttemptEnd{
+		Session: "a", Account: "acc_a", Receiver: "bot.example.com:443", Verdict: facts.VerdictUnknown,
+		Class: failure.Timeout, Again: true,
+	}
+	r.Ended(end)
+	if events := r.conditions(t.Context()); len(told)+len(events) != 0 {
+		t.Errorf("while another attempt follows: %+v, %+v", told, events)
+	}
+	end.Again = false
+	r.Ended(end)
+	events := r.conditions(t.Context())
+	if len(events) != 1 || events[0].Type != alarm.DeliveriesUnknown || events[0].Data["count"] != 1 {
+		t.Errorf("at the end: %+v", events)
+	}
+	if len(told) != 1 || told[0].Type != notice.OutcomeWaiting {
+		t.Errorf("at the end the account is told %+v", told)
 	}
 }

@@ -27,11 +27,11 @@ var pageStates = map[string]sessions.State{
 	"You are verified": sessions.Verified, "You were not verified": sessions.Failed,
 	"No longer needed": sessions.Canceled, "This link has expired": sessions.Expired,
 	pageAsk: sessions.Pending, pageConfirm: sessions.Pending, "One moment, please": "",
-	"Started in another browser":    sessions.Pending,
-	pageCode:                        sessions.Pending,
-	"We lost track of your sign-in": "",
-	"Your browser keeps no cookies": "",
-	"Too many tries":                "",
+	"Started in another browser":           sessions.Pending,
+	pageCode:                               sessions.Pending,
+	"We lost track of your sign-in":        "",
+	"Your browser does not accept cookies": "",
+	"Too many tries":                       "",
 }
 
 // browser is a user's browser: it keeps cookies, and sends each request to one of the edges.

@@ -12,7 +12,6 @@ import (
 	"verifyd/natsconf"
 	"verifyd/natsconf/topology"
 	"verifyd/natsconf/transfer"
-	"verifyd/sessions/erasure"
 	"verifyd/sessions/facts"
 	"verifyd/sessions/recovery"
 	sessionstore "verifyd/sessions/store"
@@ -94,12 +93,6 @@ func (s *Store) WithFacts(do func(*sessionstore.Store) error) error {
 	return do(sessionstore.New(sessionstore.Config{
 		Conn: s.Conn, Completions: completions, Pending: pending, Key: s.Key,
 	}))
-}
-
-// TakesAway reports whether a message makes other messages unreadable.
-func TakesAway(stream, subject string) bool {
-	_, erased := erasure.ErasedBy(subject)
-	return erased && stream == topology.BucketStream(topology.BucketStore)
 }
 
 // AcknowledgeEnded acknowledges, in a store without a running service, the outcomes that are not to be

@@ -36,9 +36,9 @@ func MayShorten(ctx context.Context, conn *natsconf.Conn, stream string, to time
 	}
 	if age := time.Since(oldest); age > to-config.RetentionSpare {
 		return config.Usage(fmt.Errorf(
-			"VERIFYD_KEEP_RESULTS (--keep-results): %s is too short now: a callback waits since %s, "+
-				"and its outcome would be forgotten before it has ended; "+
-				"keep results for at least %s until it has (verifyd deliveries list --state due), or "+
+			"VERIFYD_KEEP_RESULTS (--keep-results): %s is too short now: a callback has been waiting since "+
+				"%s, and its outcome would be deleted before it has ended; "+
+				"keep results for at least %s until it has ended (verifyd deliveries list --state due), or "+
 				"resume the host that it waits for",
 			to, oldest.Format(time.RFC3339), (age + 2*config.RetentionSpare).Truncate(time.Hour)))
 	}

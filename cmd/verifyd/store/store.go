@@ -56,7 +56,7 @@ const (
 	ToRecover         // a recovery: the store is damaged
 )
 
-// Admits reports whether a store in this state may be opened.
+// Admits returns why a store in this state may not be opened; nil if it may.
 func (why Purpose) Admits(s storestate.Record) error {
 	var admitted []storestate.State
 	switch why {
@@ -177,7 +177,7 @@ func (s *Store) bindAccounts(ctx context.Context, waiting func(error)) error {
 	if errors.Is(err, accountstore.ErrMasterKey) {
 		var f config.Faults
 		f.Add("secret-key", err.Error(),
-			"set it, or VERIFYD_SECRET_KEY_FILE, as the service that made the store has it; embedded, "+
+			"set it, or VERIFYD_SECRET_KEY_FILE, to the value with which the store was created; embedded, "+
 				"the key is in "+config.SecretFile+" next to the store unless set")
 		return config.Usage(f.Err())
 	}
@@ -188,8 +188,8 @@ func (s *Store) bindAccounts(ctx context.Context, waiting func(error)) error {
 func noStore(setting, where string) error {
 	var f config.Faults
 	f.Add(setting, where,
-		"name the service's own; verifyd serve makes a new store, and so does verifyd account create "+
-			"NAME --new-store")
+		"give the one of the service; verifyd serve creates a new store, and so does verifyd account "+
+			"create NAME --new-store")
 	return config.Usage(f.Err())
 }
 
@@ -248,7 +248,7 @@ func (s *Store) openEmbedded(ctx context.Context, c config.Store, log zerolog.Lo
 	return supervise.Await(ctx, s.Server, e.Ready())
 }
 
-// Reach is openStore for a command, toUse or toBegin: if a running service holds the data directory, it
+// Reach is Open for a command, with ToUse or ToBegin: if a running service holds the data directory, it
 // connects to that one.
 func Reach(ctx context.Context, c config.Store, log zerolog.Logger, why Purpose) (*Store, error) {
 	s, err := Open(ctx, c, log, why)

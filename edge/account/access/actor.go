@@ -86,15 +86,14 @@ func (a Actor) Identity() string {
 	return Identity{a.Network, a.Subject}.String()
 }
 
-// Maker is the maker of an invite, so that the invite ends with them: a member, or a login link, which is
-// named without a network. It is empty for everybody else.
+// Maker is the maker of an invite, so that the invite ends with them: a member, or a login link or an
+// operator token, which are named by their id, without a network. It is empty for everybody else.
 func (a Actor) Maker() Identity {
-	switch a.Kind {
-	case ActorMember:
+	switch {
+	case a.Kind == ActorMember:
 		return Identity{a.Network, a.Subject}
-	case ActorLink:
+	case a.Kind == ActorLink, a.IsToken():
 		return Identity{Subject: a.ID}
-	case ActorOperator, ActorKey:
 	}
 	return Identity{}
 }

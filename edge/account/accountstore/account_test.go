@@ -11,6 +11,8 @@ import (
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/accountstore"
@@ -161,12 +163,17 @@ func TestStoredRecordsHoldNoSecret(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		names, _ := kv.Keys(t.Context())
+		var names []string
+		natstest.Await(t, "the record can be read", func() bool { // a replica may be behind the leader
+			names, _ = kv.Keys(t.Context())
+			return len(names) > 0
+		})
 		for _, n := range names {
-			e, err := kv.Get(t.Context(), n)
-			if err != nil {
-				t.Fatal(err)
-			}
+			var e jetstream.KeyValueEntry
+			natstest.Await(t, "every record can be read", func() bool {
+				e, err = kv.Get(t.Context(), n)
+				return err == nil
+			})
 			for _, s := range []string{
 				secret, secret[4:36], a.Secrets[0].Value, strings.TrimPrefix(a.Secrets[0].Value, "whsec_"),
 			} {

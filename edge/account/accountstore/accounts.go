@@ -63,7 +63,7 @@ func (s accounts) EveryAccount(ctx context.Context) ([]account.Account, error) {
 
 // those lists the accounts that fulfil a condition.
 func (s accounts) those(ctx context.Context, are func(account.Account) bool) ([]account.Account, error) {
-	records, err := s.every(ctx)
+	records, err := s.listAccounts(ctx)
 	all := make([]account.Account, 0, len(records))
 	for _, r := range records {
 		if are(r.Account) {
@@ -87,7 +87,7 @@ func (s accounts) EnsureAccount(ctx context.Context, by access.Actor, name strin
 // ErrNoAccount if there is none, and names the nearest names.
 func (s accounts) AccountByName(ctx context.Context, name string) (account.Account, error) {
 	if account.IsID(name) {
-		a, _, err := s.remains(ctx, name)
+		a, _, err := s.readEntry(ctx, name)
 		switch {
 		case err == nil && a.Exists():
 			return a.Account, nil
@@ -98,10 +98,10 @@ func (s accounts) AccountByName(ctx context.Context, name string) (account.Accou
 			return account.Account{}, err
 		}
 	}
-	t, err := s.title(ctx, name)
+	t, err := s.readName(ctx, name)
 	if clean := naming.Clean(name); err == nil && t.holder.ID == "" && clean != name {
 		name = clean
-		t, err = s.title(ctx, name)
+		t, err = s.readName(ctx, name)
 	}
 	switch {
 	case err != nil:
@@ -109,7 +109,7 @@ func (s accounts) AccountByName(ctx context.Context, name string) (account.Accou
 	case t.holder.ID == "":
 		return account.Account{}, s.noAccount(ctx, name)
 	case t.holder.Name != name:
-		return account.Account{}, fmt.Errorf("%w: %q was the name of %s, which is called %q now; %s",
+		return account.Account{}, fmt.Errorf("%w: %q was the name of %s, which is now called %q; %s",
 			account.ErrNoAccount, name, t.holder.ID, t.holder.Name, listThem)
 	}
 	return t.holder.Account, nil

@@ -13,6 +13,7 @@ import (
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit"
 	"verifyd/edge/account/audit/life"
+	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/topology"
 )
 
@@ -21,7 +22,7 @@ func (h harness) all(t *testing.T, id string, limit int) []audit.Record {
 	t.Helper()
 	var newest []audit.Record
 	for cursor := ""; ; {
-		page, err := h.store.Audit(t.Context(), id, cursor, limit)
+		page, err := h.store.Audit(natstest.Patient(t), id, cursor, limit)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -45,7 +45,7 @@ func (s accounts) SetReturnURL(ctx context.Context, by access.Actor, id, to stri
 }
 
 func notAllowedOrigin(origin string, allowed []string) error {
-	detail := fmt.Sprintf("%.100q is none of the allowed sites; allow it first", origin)
+	detail := fmt.Sprintf("%.100q is not one of the allowed sites; allow it first", origin)
 	if len(allowed) > 0 {
 		detail += ", or give a page of " + strings.Join(allowed, " or ")
 	}
@@ -68,8 +68,8 @@ func (s accounts) SetReturnOrigins(ctx context.Context, by access.Actor, id stri
 		if used := origin.Of(a.ReturnURL); a.ReturnURL != "" && !slices.Contains(origins, used) {
 			return effect{}, &input.Error{
 				Field: "return_origins",
-				Detail: fmt.Sprintf("the link back leads to %s; change the link before you take that "+
-					"site away", used),
+				Detail: fmt.Sprintf("the link back leads to %s; change the link before you remove "+
+					"that site", used),
 			}
 		}
 		d := effect{
@@ -184,7 +184,7 @@ const MaxUsersLimit = 10
 func (s accounts) SetBinding(ctx context.Context, by access.Actor, id string, to Binding) error {
 	if to.Level != nil && *to.Level != "" && !to.Level.Known() {
 		return &input.Error{Field: "binding",
-			Detail: fmt.Sprintf("%.40q is no binding; use link, code or account", *to.Level)}
+			Detail: fmt.Sprintf("%.40q is not a binding; use link, code or account", *to.Level)}
 	}
 	if to.MaxUsers != nil && (*to.MaxUsers < 0 || *to.MaxUsers > MaxUsersLimit) {
 		return &input.Error{Field: "max_users", Detail: fmt.Sprintf(

@@ -32,7 +32,7 @@ func TestBranding(t *testing.T) {
 	const to = "https://harbor.example/done?a=b#c"
 	var refused *input.Error
 	if err := h.store.SetReturnURL(t.Context(), owner.Actor(), a.ID, to); !errors.As(err, &refused) ||
-		!strings.Contains(refused.Detail, `"https://harbor.example" is none of the allowed sites`) {
+		!strings.Contains(refused.Detail, `"https://harbor.example" is not one of the allowed sites`) {
 		t.Errorf("a site that is not allowed: %v", err)
 	}
 	if err := h.store.SetReturnOrigins(t.Context(), owner.Actor(), a.ID, []string{

@@ -41,7 +41,7 @@ func (s keys) ownKey(
 	if err := may(ctx, by, k.Account); err != nil {
 		return stored{}, err
 	}
-	return k, s.log.Settle(ctx, k.Last)
+	return k, s.log.Repair(ctx, k.Last)
 }
 
 // find reads a key by its id or by the key itself. One read finds it; keys of record version 1 have entries
@@ -94,7 +94,7 @@ func (s keys) read(ctx context.Context, filter string) (stored, error) {
 
 // Keys lists all keys, oldest first.
 func (s keys) Keys(ctx context.Context) ([]account.Key, error) {
-	records, err := s.every(ctx)
+	records, err := s.listKeys(ctx)
 	keys := make([]account.Key, 0, len(records))
 	for _, r := range records {
 		keys = append(keys, r.Key)
@@ -102,20 +102,22 @@ func (s keys) Keys(ctx context.Context) ([]account.Key, error) {
 	return keys, err
 }
 
-// every lists the records of all keys, oldest first.
-func (s keys) every(ctx context.Context) ([]record.Key, error) {
+// listKeys lists the records of all keys, oldest first. If some cannot be read, it returns the others with
+// the error.
+func (s keys) listKeys(ctx context.Context) ([]record.Key, error) {
 	entries, err := entry.List(ctx, s.conn, topology.BucketKeys, ">")
 	if err != nil {
 		return nil, err
 	}
 	records := make([]record.Key, 0, len(entries))
 	for _, e := range entries {
-		_, k, err := record.DecodeKey(e.Key, e.Value)
-		if err != nil {
-			return nil, err
+		_, k, derr := record.DecodeKey(e.Key, e.Value)
+		if derr != nil {
+			err = errors.Join(err, derr)
+			continue
 		}
 		records = append(records, k)
 	}
 	slices.SortFunc(records, func(a, b record.Key) int { return a.Compare(b.Key) })
-	return records, nil
+	return records, err
 }

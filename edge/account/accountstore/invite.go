@@ -81,15 +81,16 @@ func (s members) Invite(ctx context.Context, token string) (account.Account, acc
 // at once, one succeeds. Its errors are ErrNoInvite, ErrInviteExpired, ErrAlreadyMember, which leaves the
 // invite open, and an *input.Error.
 func (s members) AcceptInvite(ctx context.Context, token string, m account.Member) (account.Account, error) {
-	id, digest, ok := splitInvite(token)
-	if !ok {
-		return account.Account{}, account.ErrNoInvite
-	}
 	m.Role = access.RoleViewer // the invite's role replaces it
 	m, err := m.Checked(s.log.Instant())
 	if err != nil {
 		return account.Account{}, err
 	}
+	// A token that somebody has made up takes no turn among the changes.
+	if _, _, err := s.Invite(ctx, token); err != nil {
+		return account.Account{}, err
+	}
+	id, digest, _ := splitInvite(token)
 	a, err := s.change(ctx, m.Actor(), id, access.ActionInvited, func(a *account.Account,
 		now time.Time) (effect, error) {
 		if a.MemberIndex(m.Network, m.Subject) >= 0 {
@@ -134,14 +135,23 @@ func (s members) WithdrawInvite(ctx context.Context, by access.Actor, id, invite
 }
 
 // inviteEnd returns until when an invite can be accepted: one that was made under a login link ends with the
-// link's grant. The error is ErrNoInvite if that grant is over or was revoked. It is read from the store at
-// every use, so that no write has to reach the invite first.
+// link's grant, and one that was made with an operator token if the token is revoked. Automation may use a
+// token of a few minutes, so its expiry ends no invite. The error is ErrNoInvite if the grant of the link is
+// over, or either was revoked. They are read from the store at every use, so that no write has to reach the
+// invite first.
 func (s members) inviteEnd(ctx context.Context, id string, i account.Invite) (time.Time, error) {
-	link := i.Link()
-	if link == "" {
+	by := i.Grant()
+	if by == "" {
 		return i.ExpiresAt, nil
 	}
-	g, err := s.grants.LoginLinkGrant(ctx, id, link)
+	if strings.HasPrefix(by, access.TokenPrefix) {
+		g, err := s.grants.TokenGrant(ctx, by) // known for longer than an invite lives
+		if errors.Is(err, grant.ErrNoToken) || err == nil && !g.Ended.IsZero() {
+			err = account.ErrNoInvite
+		}
+		return i.ExpiresAt, err
+	}
+	g, err := s.grants.LoginLinkGrant(ctx, id, by)
 	switch {
 	case errors.Is(err, grant.ErrNoLink) || err == nil && !g.Role.May(access.ActionMembers):
 		return time.Time{}, account.ErrNoInvite

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit"
@@ -23,8 +21,6 @@ import (
 // keys changes API keys.
 type keys struct {
 	*records
-
-	kv jetstream.KeyValue // of the keys
 }
 
 // maxYears bounds how far ahead the end of a key is, so that the lifetime of its successors can be computed,
@@ -42,7 +38,8 @@ func (s keys) CreateKey(ctx context.Context, by access.Actor, id string, o accou
 	now := s.log.Instant()
 	if !o.ExpiresAt.IsZero() && !o.ExpiresAt.After(now) {
 		return "", account.Key{}, &input.Error{
-			Field: "expires_at", Detail: entry.Stamp(o.ExpiresAt) + " is over; give a time to come, or none",
+			Field:  "expires_at",
+			Detail: entry.Stamp(o.ExpiresAt) + " has passed; give a time in the future, or none",
 		}
 	}
 	// its record could not be written from the year 10000 on
@@ -71,9 +68,9 @@ func (s keys) CreateKey(ctx context.Context, by access.Actor, id string, o accou
 	if err != nil {
 		return "", account.Key{}, err
 	}
-	_, err = s.kv.Create(ctx, d.Entry(), data)
-	if err != nil && !errors.Is(err, jetstream.ErrKeyExists) { // that one is ours: its answer was lost
-		if err = natsconf.Kind(err); errors.Is(err, natsconf.ErrUncertain) {
+	err = entry.Put(ctx, s.conn, topology.BucketKeys, d.Entry(), data, 0)
+	if err != nil && !errors.Is(err, natsconf.ErrConflict) { // that one is ours: its answer was lost
+		if errors.Is(err, natsconf.ErrUncertain) {
 			return secret, k, fmt.Errorf("create key: %w", err)
 		}
 		return "", account.Key{}, fmt.Errorf("create key: %w", err)
@@ -178,11 +175,11 @@ func (s keys) exchange(ctx context.Context, old stored, d secrets.Digest, k acco
 	if !conflict && !errors.Is(err, natsconf.ErrUncertain) {
 		return err
 	}
-	_, rerr := s.kv.Get(ctx, d.Entry())
+	_, rerr := entry.Get(ctx, s.conn, topology.BucketKeys, d.Entry())
 	switch {
 	case rerr == nil: // all or nothing: if the successor is stored, so is the rest
 		return nil
-	case conflict && errors.Is(rerr, jetstream.ErrKeyNotFound):
+	case conflict && errors.Is(rerr, natsconf.ErrNotFound):
 		return natsconf.ErrConflict
 	}
 	return fmt.Errorf("%w: %w", natsconf.ErrUncertain, err)
@@ -218,7 +215,7 @@ func (s keys) RevokeKey(ctx context.Context, by access.Actor, accountID, name st
 		if err != nil {
 			return err
 		}
-		return s.put(ctx, s.kv, k.entry, data, k.revision)
+		return s.put(ctx, topology.BucketKeys, k.entry, data, k.revision)
 	})
 	if errors.Is(err, errUnchanged) {
 		return k.Key.Key, nil

@@ -15,6 +15,7 @@ import (
 	"verifyd/edge/account/naming"
 	"verifyd/edge/account/record"
 	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
 )
 
 // lives changes an account's name, whether it is in service, and when it ends.
@@ -30,110 +31,106 @@ const maxFormer = 5
 // ErrAccountExists, ErrNoAccount, ErrNotAllowed and an *input.Error.
 func (s lives) RenameAccount(ctx context.Context, by access.Actor, id, name string,
 	grant bool) (account.Account, error) {
+	r, err := s.planRename(ctx, by, id, name, grant)
+	if err == nil {
+		err = s.checkNoLookalike(ctx, r.to, id, s.log.Instant())
+	}
+	if err != nil {
+		return unlessUnchanged(r.account, err)
+	}
 	done, err := s.log.Turn(ctx)
 	if err != nil {
 		return account.Account{}, err
 	}
 	defer done()
-	var a record.Account
 	err = natsconf.Retry(ctx, func() (err error) {
-		a, err = s.rename(ctx, by, id, name, grant)
-		return err
+		if r, err = s.planRename(ctx, by, id, name, grant); err != nil {
+			return err
+		}
+		return s.storeRename(ctx, by, &r)
 	})
-	if errors.Is(err, errUnchanged) {
-		return a.Account, nil
-	}
 	if err != nil {
-		return account.Account{}, err
+		return unlessUnchanged(r.account, err)
 	}
-	return a.Account, s.log.Conclude(ctx, a.Last)
+	return r.account.Account, s.log.Conclude(ctx, r.account.Last)
 }
 
-func (s lives) rename(ctx context.Context, by access.Actor, id, name string,
-	grant bool) (record.Account, error) {
-	a, e, err := s.account(ctx, id)
-	if err == nil {
-		err = s.log.Settle(ctx, a.Last)
-	}
-	if err == nil {
-		err = s.permit(ctx, a.Account, by, access.ActionAccount)
-	}
+// renaming is a rename that is allowed, unless the name looks like another one.
+type renaming struct {
+	to       requestedName
+	account  record.Account // with its new name
+	revision uint64         // of the account as it was read
+	name     nameEntry
+	effect   effect
+}
+
+// planRename reads what a rename depends on, and judges all of it but the look of the name. It is called once
+// more in the turn: the account, the name and the actor's rights may have changed since.
+func (s lives) planRename(ctx context.Context, by access.Actor, id, name string,
+	grant bool) (r renaming, err error) {
+	a, e, err := s.readForChange(ctx, by, id, access.ActionAccount)
 	if err != nil {
-		return a, err
+		return r, err
 	}
-	w, err := want(by, name, grant)
 	now := s.log.Instant()
-	if a.Name == w.name && (!grant || a.Granted) {
-		return a, errUnchanged
+	r.account, r.revision = a, e.Revision
+	if r.to, err = checkName(by, a.Account, name, grant, now); err != nil {
+		return r, fmt.Errorf("rename account %s: %w", id, err)
 	}
-	if until, known := a.KeptUntil(w.name); known && now.Before(until) && !grant {
-		err = nil // it was its name already
+	if r.name, err = s.readFreeName(ctx, r.to, id, now); err != nil {
+		return r, fmt.Errorf("rename account %s: %w", id, err)
 	}
-	var t title
-	if err == nil {
-		t, err = s.title(ctx, w.name)
+	if err := record.AccountRewritable(e.Value); err != nil {
+		return r, fmt.Errorf("rename account %s: %w", id, err)
 	}
-	if err == nil {
-		err = t.taken(w, id, now)
-	}
-	if err == nil {
-		err = s.unlike(ctx, w, id, now)
-	}
-	if err == nil {
-		err = record.AccountRewritable(e.Value())
-	}
-	if err != nil {
-		return a, fmt.Errorf("rename account %s: %w", id, err)
-	}
-	d, err := call(&a, w, by, now)
-	if err != nil {
-		return a, err
-	}
-	if a.Last, err = s.log.Draft(ctx, by, id, d.what, "", d.detail); err != nil {
-		return a, err
-	}
-	if t.entry == id { // it takes back the name that it was made with
-		a.LeadsTo = ""
-	}
-	data, err := a.Encode(s.box)
-	if err != nil {
-		return a, err
-	}
-	if t.entry == id {
-		return a, s.put(ctx, s.kv, id, data, e.Revision())
-	}
-	return a, s.under(ctx, t, a, data, e.Revision())
+	r.effect, err = applyName(&r.account, r.to, by, now)
+	return r, err
 }
 
-// call changes the name of an account to one that it may have. The error is an *input.Error.
-func call(a *record.Account, w wanted, by access.Actor, now time.Time) (effect, error) {
-	if a.Name == w.name {
+// storeRename stores a renamed account, with the name that leads to it.
+func (s lives) storeRename(ctx context.Context, by access.Actor, r *renaming) error {
+	own := r.name.id == r.account.ID // it takes back the name that it was made with
+	if own {
+		r.account.LeadsTo = ""
+	}
+	data, err := s.encode(ctx, by, &r.account, r.effect)
+	if err != nil {
+		return err
+	}
+	if own {
+		return s.put(ctx, topology.BucketAccounts, r.account.ID, data, r.revision)
+	}
+	return s.putWithName(ctx, r.name, r.account, data, r.revision)
+}
+
+// applyName changes the name of an account to one that it may have. The error is an *input.Error.
+func applyName(a *record.Account, r requestedName, by access.Actor, now time.Time) (effect, error) {
+	if a.Name == r.name {
 		a.Granted = true
-		return effect{what: life.NameGranted, detail: map[string]string{"name": w.name}}, nil
+		return effect{what: life.NameGranted, detail: map[string]string{"name": r.name}}, nil
 	}
 	kept := 0
 	for _, f := range a.Former {
-		if now.Before(f.Until) && f.Name != w.name {
+		if now.Before(f.Until) && f.Name != r.name {
 			kept++
 		}
 	}
 	if kept >= maxFormer && by.Kind != access.ActorOperator {
 		return effect{}, &input.Error{Field: "name", Detail: fmt.Sprintf(
-			"%d earlier names are kept for this account already, which is the limit; take one of them "+
-				"back, or "+
-				"ask the operator", kept)}
+			"%d former names are already kept for this account, which is the limit; take one of them "+
+				"back, or ask the operator", kept)}
 	}
 	until := now.Add(naming.Kept)
 	d := effect{what: life.Renamed, detail: map[string]string{
-		"from": a.Name, "to": w.name, "kept_until": entry.Stamp(until), "granted": grantedText(w.granted),
+		"from": a.Name, "to": r.name, "kept_until": entry.Stamp(until), "granted": grantedText(r.granted),
 	}}
 	if !a.VerifiedAt.IsZero() {
 		d.detail["verified_lost"] = "yes"
 	}
 	a.Former = append(slices.DeleteFunc(slices.Clone(a.Former), func(f naming.Former) bool {
-		return f.Name == w.name || f.Name == a.Name
+		return f.Name == r.name || f.Name == a.Name
 	}), naming.Former{Name: a.Name, Until: until})
-	a.Name, a.Granted, a.VerifiedAt = w.name, w.granted, time.Time{}
+	a.Name, a.Granted, a.VerifiedAt = r.name, r.granted, time.Time{}
 	return d, nil
 }
 
@@ -174,7 +171,7 @@ func after(other, now time.Time) time.Time {
 }
 
 // ErrDeletionAsked is returned if an account cannot be enabled, because its deletion was requested.
-var ErrDeletionAsked = errors.New("its deletion was asked for; take that back, with restore")
+var ErrDeletionAsked = errors.New("its deletion was requested; cancel that first, with restore")
 
 // Enable puts a disabled account back into service. A repeat is harmless. Its errors are ErrDeletionAsked,
 // ErrNoAccount and ErrNotAllowed.
@@ -241,7 +238,7 @@ func (s lives) SetVerified(ctx context.Context, by access.Actor, id, name string
 			return effect{what: life.Unverified}, nil
 		case a.Name != name:
 			return effect{}, &input.Error{Field: "name", Detail: fmt.Sprintf(
-				"the account is called %q now; look at it again before you vouch for that name", a.Name)}
+				"the account is now called %q; check it before you verify that name", a.Name)}
 		}
 		a.VerifiedAt = now
 		return effect{what: life.Verified, detail: map[string]string{"name": a.Name}}, nil
@@ -251,7 +248,7 @@ func (s lives) SetVerified(ctx context.Context, by access.Actor, id, name string
 // Deleted returns the rest of an account that was deleted, by its id. The error is ErrNoAccount if there is
 // nothing.
 func (s lives) Deleted(ctx context.Context, id string) (account.Account, error) {
-	a, _, err := s.remains(ctx, id)
+	a, _, err := s.readEntry(ctx, id)
 	if err == nil && a.DeletedAt.IsZero() {
 		err = account.ErrNoAccount
 	}

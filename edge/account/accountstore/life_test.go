@@ -85,12 +85,10 @@ func TestDoubtsAreReported(t *testing.T) {
 	old := func(name string) string {
 		id := account.IDOf(name)
 		data, err := json.Marshal(map[string]any{"v": 2, "name": name, "created_at": time.Now()})
-		if err == nil {
-			_, err = h.conn.JS.Publish(t.Context(), topology.BucketSubject(topology.BucketAccounts, id), data)
-		}
 		if err != nil {
 			t.Fatal(err)
 		}
+		natstest.Publish(t, h.conn, topology.BucketSubject(topology.BucketAccounts, id), data)
 		return id
 	}
 	alike, reserved := old("Harbоr Guild"), old("Steam")
@@ -146,7 +144,7 @@ func TestOwnerRenames(t *testing.T) {
 	began := time.Now()
 	for _, name := range []string{"Harbor Guild", "HarborGuild", "Harb0r Guild"} {
 		if err := rename(operator, other.ID, name); !errors.Is(err, account.ErrAccountExists) ||
-			!strings.Contains(err.Error(), "nobody else's until 20") {
+			!strings.Contains(err.Error(), "nobody else can take it until 20") {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -193,6 +191,29 @@ func TestOwnerRenames(t *testing.T) {
 	}
 }
 
+// To rename an account to the name that it has changes nothing, and grants nothing; a name that it had before
+// is its own to take back, though it would be refused to others.
+func TestOwnNameIsNotRefused(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	a := h.account(t, "Harbor Guild", ada)
+	if a, err := h.store.RenameAccount(t.Context(), ada.Actor(), a.ID, "Harbor Guild", false); err != nil ||
+		a.Granted {
+		t.Errorf("the name that it has: %+v, %v", a, err)
+	}
+	h.last(t, a.ID, life.Created)
+	granted, err := h.store.GrantAccount(t.Context(), operator, "Steam")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"Steam", "Pier Guild", "Steam"} {
+		if err := err2(h.store.RenameAccount(t.Context(), operator, granted.ID, name, false)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	h.last(t, granted.ID, life.Renamed, "from:Pier Guild", "to:Steam")
+}
+
 // A name that an older build changed has no recorded end: it stays reserved for its account.
 func TestOldNamesWithoutAnEndAreKept(t *testing.T) {
 	t.Parallel()
@@ -209,12 +230,10 @@ func TestOldNamesWithoutAnEndAreKept(t *testing.T) {
 	}
 	delete(stored, "former")
 	data, merr := json.Marshal(stored)
-	if err = errors.Join(err, merr); err == nil {
-		_, err = h.conn.JS.Publish(t.Context(), subject, data)
-	}
-	if err != nil {
+	if err = errors.Join(err, merr); err != nil {
 		t.Fatal(err)
 	}
+	natstest.Publish(t, h.conn, subject, data)
 	h.at(time.Now().Add(10 * naming.Kept))
 	err = err2(h.store.RenameAccount(t.Context(), operator, other.ID, "Harbor Guild", false))
 	if !errors.Is(err, account.ErrAccountExists) || !strings.Contains(err.Error(), "while that account "+
@@ -398,13 +417,11 @@ func TestDeletionSurvivesACrash(t *testing.T) {
 	if _, err := h.store.DeleteAccount(t.Context(), operator, a.ID, false); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.conn.JS.Publish(t.Context(), m.Subject, m.Data); err != nil { // as before it was revoked
-		t.Fatal(err)
-	}
+	natstest.Publish(t, h.conn, m.Subject, m.Data) // as before it was revoked
 	natstest.Await(t, "its key is refused", func() bool {
 		return errors.Is(err2(h.mirror.Lookup(secret)), account.ErrRevokedKey)
 	})
-	if err := h.store.Settle(t.Context()); err != nil {
+	if err := h.store.Repair(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	keys, err := h.store.Keys(t.Context())

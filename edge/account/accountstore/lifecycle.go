@@ -89,20 +89,25 @@ var grace = access.Operator("verifyd")
 
 // EndDue deletes the accounts whose grace is over. Their login links stay, but lead nowhere any more: an
 // edge's credential cannot revoke them. A repeat is harmless, also at the same time by another process;
-// Settle revokes the keys that a crash has left.
+// Repair revokes the keys that a crash has left. An account that cannot be deleted keeps no other one from
+// it, unless the store is unavailable.
 func (s *Store) EndDue(ctx context.Context) error {
 	entries, err := entry.List(ctx, s.conn, topology.BucketAccounts, ">")
 	if err != nil {
 		return err
 	}
+	var failed error
 	for _, e := range entries {
 		a := record.Outline(e.Key, e.Value)
 		if !a.Exists() || !a.Due(s.now()) {
 			continue
 		}
+		if errors.Is(failed, natsconf.ErrUnavailable) {
+			break
+		}
 		var d Deletion
 		if d.SignsUntil, err = s.signsUntil(ctx); err != nil {
-			return err
+			return errors.Join(failed, err)
 		}
 		_, err := s.change(ctx, grace, a.ID, access.ActionOperate, func(a *account.Account,
 			now time.Time) (effect, error) {
@@ -118,18 +123,16 @@ func (s *Store) EndDue(ctx context.Context) error {
 			_, err = s.endKeys(ctx, grace, a.ID, false)
 		}
 		if err != nil {
-			return fmt.Errorf("delete account %s: %w", a.ID, err)
+			failed = errors.Join(failed, fmt.Errorf("delete account %s: %w", a.ID, err))
 		}
 	}
-	return nil
+	return failed
 }
 
-// endKeys revokes the remaining keys of an account and returns how many there were.
+// endKeys revokes the remaining keys of an account and returns how many there were. If entries of keys cannot
+// be read, it revokes the others and returns the error.
 func (s *Store) endKeys(ctx context.Context, by access.Actor, id string, dry bool) (ended int, err error) {
-	keys, err := s.Keys(ctx)
-	if err != nil {
-		return 0, err
-	}
+	keys, unread := s.Keys(ctx)
 	for _, k := range keys {
 		if k.Account != id || !k.RevokedAt.IsZero() {
 			continue
@@ -141,7 +144,7 @@ func (s *Store) endKeys(ctx context.Context, by access.Actor, id string, dry boo
 			return ended, fmt.Errorf("revoke %s: %w", k.ID, err)
 		}
 	}
-	return ended, nil
+	return ended, unread
 }
 
 func (s *Store) endLinks(ctx context.Context, by access.Actor, dry bool, d *Deletion) error {
@@ -168,11 +171,11 @@ func (s *Store) forget(ctx context.Context, a record.Account) error {
 		return nil
 	}
 	return natsconf.Retry(ctx, func() error {
-		a, e, err := s.remains(ctx, a.ID)
+		a, e, err := s.readEntry(ctx, a.ID)
 		if err != nil {
 			return err
 		}
-		if err := record.AccountRewritable(e.Value()); err != nil {
+		if err := record.AccountRewritable(e.Value); err != nil {
 			return nil //nolint:nilerr // a newer build does it
 		}
 		a.Secrets = nil
@@ -180,6 +183,6 @@ func (s *Store) forget(ctx context.Context, a record.Account) error {
 		if err != nil {
 			return err
 		}
-		return s.putWithoutHistory(ctx, a.ID, data, e.Revision())
+		return s.putWithoutHistory(ctx, a.ID, data, e.Revision)
 	})
 }

@@ -192,7 +192,7 @@ func (h harness) signsUntilOutcomesAreGone(t *testing.T, a account.Account, link
 	if secrets, _ := h.mirror.SigningSecrets(a.ID); len(secrets) != 0 {
 		t.Errorf("it signs forever: %d secrets", len(secrets))
 	}
-	if err := h.store.Settle(t.Context()); err != nil {
+	if err := h.store.Repair(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	_, data := entryOf(t, h, topology.BucketAccounts, subject, "")
@@ -233,9 +233,7 @@ func TestDeletedAccountCannotComeBack(t *testing.T) {
 	natstest.Await(t, "it is gone", func() bool {
 		return errors.Is(second(h.mirror.Lookup(secret)), account.ErrRevokedKey)
 	})
-	if _, err := h.conn.JS.Publish(t.Context(), subject, before); err != nil {
-		t.Fatal(err)
-	}
+	natstest.Publish(t, h.conn, subject, before)
 	h.account(t, "marker") // seen after the copy, so that was seen
 	if a, _ := h.mirror.Account(a.ID); a.DeletedAt.IsZero() {
 		t.Error("an old copy brought it back")
@@ -312,7 +310,7 @@ func TestRenamedAccount(t *testing.T) {
 	leads("Quay Guild", fresh.ID)
 	rename(other.ID, "Harbor Guild", nil) // over what is left of the one that was created with it
 	leads("Harbor Guild", other.ID)
-	if err := h.store.Settle(t.Context()); err != nil {
+	if err := h.store.Repair(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

@@ -26,7 +26,7 @@ func (s *Store) LinkWork(ctx context.Context, id, link string) (LinkWork, error)
 	if err != nil {
 		return LinkWork{}, err
 	}
-	keys, err := s.keys.every(ctx)
+	keys, err := s.listKeys(ctx)
 	if err != nil {
 		return LinkWork{}, err
 	}

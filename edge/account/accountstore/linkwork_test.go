@@ -10,13 +10,14 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/grant"
+	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/topology"
 )
 
 // link creates a login link into an account and returns the actor who uses it.
 func (h harness) link(t *testing.T, a account.Account, role access.Role) grant.Link {
 	t.Helper()
-	_, l, err := h.store.LoginLink(t.Context(), operator, a.ID, role)
+	_, l, err := h.store.LoginLink(natstest.Patient(t), operator, a.ID, role)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +26,7 @@ func (h harness) link(t *testing.T, a account.Account, role access.Role) grant.L
 
 func (h harness) invite(t *testing.T, by access.Actor, a account.Account) (token string, i account.Invite) {
 	t.Helper()
-	token, i, err := h.store.CreateInvite(t.Context(), by, a.ID, access.RoleOwner, "")
+	token, i, err := h.store.CreateInvite(natstest.Patient(t), by, a.ID, access.RoleOwner, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,6 +73,69 @@ func TestInvitesGoWithTheirLoginLink(t *testing.T) {
 	}
 }
 
+// An invite that was made with an operator token lets nobody in once the token was revoked. The expiry of a
+// token ends no invite. Invites of builds that did not record the token are read.
+func TestInvitesGoWithTheirOperatorToken(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	a := h.account(t, "a", ada)
+	until := time.Now().Add(time.Hour)
+	token := func() access.Actor {
+		t.Helper()
+		_, g, err := h.store.CreateToken(t.Context(), operator, "deploy",
+			[]grant.Scope{grant.MembersWrite}, until)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return access.OperatorToken(g.Token, g.Name)
+	}
+	revoked, expired := token(), token()
+	theirs, _ := h.invite(t, revoked, a)
+	late, _ := h.invite(t, expired, a)
+	if err := err3(h.store.Invite(t.Context(), theirs)); err != nil {
+		t.Errorf("while the token holds: %v", err)
+	}
+	if err := h.store.RevokeToken(t.Context(), operator, revoked.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := err3(h.store.Invite(t.Context(), theirs)); !errors.Is(err, account.ErrNoInvite) {
+		t.Errorf("shown after the revocation: %v", err)
+	}
+	if err := err2(h.store.AcceptInvite(t.Context(), theirs, cleo)); !errors.Is(err, account.ErrNoInvite) {
+		t.Errorf("accepted after the revocation: %v", err)
+	}
+	h.at(until.Add(time.Minute))
+	if err := err3(h.store.CreateInvite(t.Context(), expired, a.ID, access.RoleViewer, "")); !errors.Is(err,
+		access.ErrNotAllowed) {
+		t.Errorf("an expired token invites: %v", err)
+	}
+	if err := err2(h.store.AcceptInvite(t.Context(), late, cleo)); err != nil {
+		t.Errorf("an expired token's invite: %v", err)
+	}
+	h.at(time.Time{})
+	b := h.account(t, "b", ada)
+	older, _ := h.invite(t, token(), b)
+	h.rewriteInvite(t, b, func(invite map[string]any) { delete(invite, "by_subject") })
+	if err := err2(h.store.AcceptInvite(t.Context(), older, cleo)); err != nil {
+		t.Errorf("an older build's invite: %v", err)
+	}
+}
+
+// rewriteInvite stores an account with its first invite as another build would have written it.
+func (h harness) rewriteInvite(t *testing.T, a account.Account, edit func(map[string]any)) {
+	t.Helper()
+	subject, data := entryOf(t, h, topology.BucketAccounts,
+		topology.BucketSubject(topology.BucketAccounts, a.ID), "")
+	var r map[string]any
+	if err := json.Unmarshal(data, &r); err != nil {
+		t.Fatal(err)
+	}
+	invite, _ := r["invites"].([]any)[0].(map[string]any)
+	edit(invite)
+	data, _ = json.Marshal(r)
+	natstest.Publish(t, h.conn, subject, data)
+}
+
 // The previous build wrote the link only into By, gave its invites a week, and left them in the account. They
 // let nobody in either.
 func TestInvitesOfOlderBuildsGoWithTheirLoginLink(t *testing.T) {
@@ -80,23 +144,10 @@ func TestInvitesOfOlderBuildsGoWithTheirLoginLink(t *testing.T) {
 	a := h.account(t, "a", ada)
 	l := h.link(t, a, access.RoleOwner)
 	token, i := h.invite(t, l.Actor(), a)
-	older := func() {
-		t.Helper()
-		subject, data := entryOf(t, h, topology.BucketAccounts,
-			topology.BucketSubject(topology.BucketAccounts, a.ID), "")
-		var r map[string]any
-		if err := json.Unmarshal(data, &r); err != nil {
-			t.Fatal(err)
-		}
-		invite, _ := r["invites"].([]any)[0].(map[string]any)
+	h.rewriteInvite(t, a, func(invite map[string]any) {
 		delete(invite, "by_subject")
 		invite["expires_at"] = i.CreatedAt.Add(account.InviteLifetime)
-		data, _ = json.Marshal(r)
-		if _, err := h.conn.JS.Publish(t.Context(), subject, data); err != nil {
-			t.Fatal(err)
-		}
-	}
-	older()
+	})
 	if now, err := h.store.Account(t.Context(), a.ID); err != nil ||
 		now.Invites[0].ExpiresAt.After(l.ExpiresAt.Add(topology.LoginTTL+time.Minute)) {
 		t.Errorf("%+v, %v: it ends after the link", now.Invites, err)
@@ -128,9 +179,7 @@ func TestInviteIsVoidBeforeItIsTakenOut(t *testing.T) {
 	if err := h.store.RevokeLoginLink(t.Context(), operator, a.ID, l.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.conn.JS.Publish(t.Context(), subject, data); err != nil { // as it was before
-		t.Fatal(err)
-	}
+	natstest.Publish(t, h.conn, subject, data) // as it was before
 	if err := err2(h.store.AcceptInvite(t.Context(), token, cleo)); !errors.Is(err, account.ErrNoInvite) {
 		t.Errorf("accepted: %v", err)
 	}

@@ -195,11 +195,9 @@ func TestForgedLoginLinkIsNotRedeemed(t *testing.T) {
 		sum := sha256.Sum256([]byte(token))
 		record := fmt.Sprintf(`{"v":2,"expires_at":%q,"account":%q,%s}`, l.ExpiresAt.Format(time.RFC3339),
 			a.ID, forged)
-		if _, err := h.conn.JS.Publish(t.Context(),
+		natstest.Publish(t, h.conn,
 			topology.BucketSubject(topology.BucketLogins, "link."+hex.EncodeToString(sum[:])),
-			[]byte(record)); err != nil {
-			t.Fatal(err)
-		}
+			[]byte(record))
 		if err := err2(h.store.RedeemLoginLink(t.Context(), token)); !errors.Is(err, redeemed) {
 			t.Errorf("%s: %v", forged, err)
 		}
@@ -287,8 +285,8 @@ func TestGrantsNeedTheOperatorsCredential(t *testing.T) {
 		}
 		before = log()
 	}
-	if err := edge.Settle(t.Context()); err != nil {
-		t.Errorf("an edge settles: %v", err)
+	if err := edge.Repair(t.Context()); err != nil {
+		t.Errorf("an edge repairs: %v", err)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
@@ -106,67 +105,76 @@ func (s members) MoveMember(ctx context.Context, by access.Actor, from, to strin
 	}
 	defer done()
 	var m account.Member
-	var source, target record.Account
+	var source, target loaded
 	err = natsconf.Retry(ctx, func() (err error) {
-		m, source, target, err = s.move(ctx, by, [2]string{from, to}, who, role)
+		if source, err = s.load(ctx, by, from); err != nil {
+			return err
+		}
+		if target, err = s.load(ctx, by, to); err != nil {
+			return err
+		}
+		m, err = s.move(ctx, by, &source, &target, who, role)
 		return err
 	})
 	if err != nil {
 		return account.Member{}, err
 	}
-	return m, errors.Join(s.log.Conclude(ctx, source.Last), s.log.Conclude(ctx, target.Last))
+	return m, errors.Join(s.log.Conclude(ctx, source.record.Last), s.log.Conclude(ctx, target.record.Last))
 }
 
-func (s members) move(ctx context.Context, by access.Actor, ids [2]string, who access.Identity,
-	role access.Role) (m account.Member, source, target record.Account, err error) {
-	var both [2]record.Account
-	var entries [2]jetstream.KeyValueEntry
-	for i, id := range ids {
-		if both[i], entries[i], err = s.account(ctx, id); err == nil {
-			err = s.log.Settle(ctx, both[i].Last)
-		}
-		if err == nil {
-			err = s.permit(ctx, both[i].Account, by, access.ActionOperate)
-		}
-		if err == nil {
-			err = record.AccountRewritable(entries[i].Value())
-		}
-		if err != nil {
-			return m, source, target, fmt.Errorf("account %s: %w", id, err)
-		}
+// loaded is an account as it was read.
+type loaded struct {
+	record record.Account
+	entry  entry.Entry
+}
+
+func (s members) load(ctx context.Context, by access.Actor, id string) (loaded, error) {
+	a, e, err := s.readForChange(ctx, by, id, access.ActionOperate)
+	if err == nil {
+		err = record.AccountRewritable(e.Value)
 	}
-	source, target = both[0], both[1]
-	left, m, err := leave(&source.Account, who)
 	if err != nil {
-		return m, source, target, err
+		return loaded{}, fmt.Errorf("account %s: %w", id, err)
+	}
+	return loaded{a, e}, nil
+}
+
+// move stores both accounts, with somebody moved, and leaves the records of that in source and target.
+func (s members) move(ctx context.Context, by access.Actor, source, target *loaded, who access.Identity,
+	role access.Role) (account.Member, error) {
+	left, m, err := leave(&source.record.Account, who)
+	if err != nil {
+		return m, err
 	}
 	if role != "" {
 		m.Role = role
 	}
 	m.Since = s.log.Instant()
-	if target.Members, err = target.Admit(m); err != nil {
-		return m, source, target, fmt.Errorf("%s: %w", target.Name, err)
+	if target.record.Members, err = target.record.Admit(m); err != nil {
+		return m, fmt.Errorf("%s: %w", target.record.Name, err)
 	}
-	left.what, left.detail["to"] = life.MovedOut, target.ID
+	left.what, left.detail["to"] = life.MovedOut, target.record.ID
 	came := effect{what: life.MovedIn, on: left.on, detail: m.Detail()}
-	came.detail["from"] = source.ID
-	both = [2]record.Account{source, target}
-	msgs := make([]*nats.Msg, len(both))
-	for i, d := range []effect{left, came} {
-		if both[i].Last, err = s.log.Draft(ctx, by, ids[i], d.what, d.on, d.detail); err != nil {
-			return m, source, target, err
-		}
-		data, err := both[i].Encode(s.box)
-		if err != nil {
-			return m, source, target, err
-		}
-		msgs[i] = entry.Message(topology.BucketAccounts, ids[i], data, entries[i].Revision())
-	}
-	err = s.conn.PublishBatch(ctx, topology.BucketStream(topology.BucketAccounts), msgs...)
+	came.detail["from"] = source.record.ID
+	out, err := s.message(ctx, by, source, left)
 	if err != nil {
-		err = s.unlessStored(ctx, both[1], err)
+		return m, err
 	}
-	return m, both[0], both[1], err
+	in, err := s.message(ctx, by, target, came)
+	if err != nil {
+		return m, err
+	}
+	return m, s.unlessStored(ctx, target.record,
+		s.conn.PublishBatch(ctx, topology.BucketStream(topology.BucketAccounts), out, in))
+}
+
+// message returns the message that stores an account with the record of a change.
+func (s members) message(ctx context.Context, by access.Actor, l *loaded, d effect) (*nats.Msg, error) {
+	data, err := s.encode(ctx, by, &l.record, d)
+	if err != nil {
+		return nil, err
+	}
+	return entry.Message(topology.BucketAccounts, l.record.ID, data, l.entry.Revision), nil
 }
 
 // leave removes somebody from the members, with the invites that they have made.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
@@ -34,116 +33,139 @@ import (
 // still write the old name do not meet another's account. Builds that recorded no end kept it while the
 // account exists.
 
-// title is a name as the store has it.
-type title struct {
-	entry  string         // of the name
-	stored record.Account // the record there; zero if there is none, as is revision
-	data   []byte
-	at     uint64
-	holder record.Account // the account that has the name, or had it before; zero: it is free
+// nameEntry is the entry of a name, as it was read.
+type nameEntry struct {
+	id       string         // of the entry
+	stored   record.Account // the record there; zero if there is none, as are data and revision
+	data     []byte
+	revision uint64
+	holder   record.Account // the account that has the name, or had it before; zero: it is free
 }
 
-// title reads which account has a name.
-func (s accounts) title(ctx context.Context, name string) (t title, err error) {
-	t.entry = account.IDOf(name)
-	a, e, err := s.remains(ctx, t.entry)
+// readName reads which account has a name.
+func (s accounts) readName(ctx context.Context, name string) (n nameEntry, err error) {
+	n.id = account.IDOf(name)
+	a, e, err := s.readEntry(ctx, n.id)
 	if errors.Is(err, account.ErrNoAccount) {
-		return t, nil
+		return n, nil
 	}
 	if err != nil {
-		return t, err
+		return n, err
 	}
-	t.stored, t.data, t.at = a, e.Value(), e.Revision()
+	n.stored, n.data, n.revision = a, e.Value, e.Revision
 	if a.LeadsTo != "" {
-		t.holder, _, err = s.account(ctx, a.LeadsTo)
+		n.holder, _, err = s.account(ctx, a.LeadsTo)
 		if !errors.Is(err, account.ErrNoAccount) {
-			return t, err
+			return n, err
 		}
-		t.holder = record.Account{}
+		n.holder = record.Account{}
 	}
 	if a.Exists() {
-		t.holder = a
+		n.holder = a
 	}
-	return t, nil
+	return n, nil
 }
 
-// taken returns why the name cannot be taken for an account at an instant; nil: it can be.
-func (t title) taken(w wanted, id string, now time.Time) error {
-	until, known := t.holder.KeptUntil(w.name)
+// readFreeName reads the entry of a name that the account of an id, empty for a new one, can take. Its error
+// is ErrAccountExists.
+func (s accounts) readFreeName(ctx context.Context, r requestedName, id string,
+	now time.Time) (nameEntry, error) {
+	n, err := s.readName(ctx, r.name)
+	if err != nil {
+		return n, err
+	}
+	return n, n.checkFree(r, id, now)
+}
+
+// checkFree refuses a name that is, or was, that of another account than id's, unless it is free by now.
+func (n nameEntry) checkFree(r requestedName, id string, now time.Time) error {
+	until, known := n.holder.KeptUntil(r.name)
 	switch {
-	case t.holder.ID == "", t.holder.ID == id:
+	case n.holder.ID == "", n.holder.ID == id:
 		return nil
-	case t.holder.Name == w.name:
-		return fmt.Errorf("%w: %q", account.ErrAccountExists, w.name)
-	case w.granted, known && !now.Before(until):
+	case n.holder.Name == r.name:
+		return fmt.Errorf("%w: %q", account.ErrAccountExists, r.name)
+	case r.granted, known && !now.Before(until):
 		return nil
 	default:
-		return kept(w.name, t.holder.Account, until)
+		return kept(r.name, n.holder.Account, until)
 	}
 }
 
 // kept is the error for a name of an account that has another name now, or is gone.
 func kept(name string, by account.Account, until time.Time) error {
-	now, end := fmt.Sprintf("is called %q now", by.Name), "while that account exists"
+	now, end := fmt.Sprintf("is now called %q", by.Name), "while that account exists"
 	if !by.Exists() {
 		now = "was deleted"
 	}
 	if !until.IsZero() {
 		end = "until " + entry.Stamp(until)
 	}
-	return fmt.Errorf("%w: %q was the name of %s, which %s, and is nobody else's "+
-		"%s", account.ErrAccountExists,
-		name, by.ID, now, end)
+	return fmt.Errorf("%w: %q was the name of %s, which %s; nobody else can take it %s",
+		account.ErrAccountExists, name, by.ID, now, end)
 }
 
-// wanted is a name that an account should get.
-type wanted struct {
+// requestedName is a name that an account should get.
+type requestedName struct {
 	name    string
 	granted bool // an operator allows it although it would be refused for its look
 }
 
-// want checks a name by itself. Its errors are ErrNotAllowed for an actor who grants a name and is not an
-// operator, and an *input.Error.
-func want(by access.Actor, name string, grant bool) (wanted, error) {
+// checkName checks a name by itself. owner is the account that should get it, zero for a new one: a name that
+// it had before and still keeps is not refused. The errors are errUnchanged if the owner has the name,
+// ErrNotAllowed for an actor who grants a name and is not an operator, and an *input.Error.
+func checkName(by access.Actor, owner account.Account, name string, grant bool,
+	now time.Time) (requestedName, error) {
 	if grant && by.Kind != access.ActorOperator {
-		return wanted{}, fmt.Errorf("%w: only an operator grants a name", access.ErrNotAllowed)
+		return requestedName{}, fmt.Errorf("%w: only an operator can grant a name", access.ErrNotAllowed)
 	}
 	clean, err := naming.Check(name)
-	if err == nil && account.IsID(clean) { // commands take either, and one's name must not be another's id
-		err = &input.Error{Field: "name", Detail: fmt.Sprintf(
+	if err != nil {
+		return requestedName{}, err
+	}
+	r := requestedName{clean, grant}
+	until, _ := owner.KeptUntil(clean)
+	switch {
+	case owner.Name == clean && (!grant || owner.Granted):
+		return r, errUnchanged
+	case !grant && now.Before(until):
+		return r, nil
+	case account.IsID(clean): // commands take either, and one's name must not be another's id
+		return r, &input.Error{Field: "name", Detail: fmt.Sprintf(
 			"%q has the form of an account's id; choose another name, for example %q", clean, "Harbor Guild")}
+	case grant:
+		return r, nil
+	default:
+		return r, naming.Judge(clean)
 	}
-	if err == nil && !grant {
-		err = naming.Judge(clean)
-	}
-	return wanted{clean, grant}, err
 }
 
-// unlike refuses a name that looks like one that another account has, or had and keeps. It reads all of them:
-// accounts of older builds are in no index. If two processes make two names that look alike at the same
-// instant, both are made; Doubts reports them. The error is an *input.Error, or ErrAccountExists.
-func (s accounts) unlike(ctx context.Context, w wanted, id string, now time.Time) error {
+// checkNoLookalike refuses a name that looks like one that another account has, or had and keeps. It reads
+// all of them: accounts of older builds are in no index. So it is called before the turn, for which every
+// other change waits. If two names that look alike are taken at the same instant, both are; Doubts reports
+// them. The error is an *input.Error, or ErrAccountExists.
+func (s accounts) checkNoLookalike(ctx context.Context, r requestedName, id string, now time.Time) error {
 	entries, err := entry.List(ctx, s.conn, topology.BucketAccounts, ">")
 	if err != nil {
 		return err
 	}
-	look := naming.LookOf(w.name)
+	look := naming.LookOf(r.name)
 	for _, e := range entries {
 		a := record.Outline(e.Key, e.Value)
 		if a.ID == id || a.Name == "" {
 			continue
 		}
 		if a.Exists() && look.Like(naming.LookOf(a.Name)) {
-			if a.Name == w.name {
-				return fmt.Errorf("%w: %q", account.ErrAccountExists, w.name)
+			if a.Name == r.name {
+				return fmt.Errorf("%w: %q", account.ErrAccountExists, r.name)
 			}
 			return &input.Error{Field: "name", Detail: fmt.Sprintf(
-				"%q looks like %q, which another account is called; choose a name that nobody takes for it",
-				w.name, a.Name)}
+				"%q looks like %q, the name of another account; choose one that nobody can mistake for it",
+				r.name, a.Name)}
 		}
 		for _, f := range formerOf(a) {
-			if !w.granted && now.Before(f.Until) && look.Like(naming.LookOf(f.Name)) {
-				return kept(w.name, a, f.Until)
+			if !r.granted && now.Before(f.Until) && look.Like(naming.LookOf(f.Name)) {
+				return kept(r.name, a, f.Until)
 			}
 		}
 	}
@@ -158,51 +180,47 @@ func formerOf(a account.Account) []naming.Former {
 	return append(slices.Clone(a.Former), naming.Former{Name: a.Name, Until: a.DeletedAt.Add(naming.Kept)})
 }
 
-// leading returns the message that makes the name lead to an account.
-func (s accounts) leading(t title, id string) (*nats.Msg, error) {
-	if t.at > 0 {
-		if err := record.AccountRewritable(t.data); err != nil {
-			return nil, fmt.Errorf("account %s: %w", t.entry, err)
+// pointerMessage returns the message that makes the name lead to an account.
+func (s *records) pointerMessage(n nameEntry, id string) (*nats.Msg, error) {
+	if n.revision > 0 {
+		if err := record.AccountRewritable(n.data); err != nil {
+			return nil, fmt.Errorf("account %s: %w", n.id, err)
 		}
 	}
-	leading := t.stored
-	leading.ID, leading.LeadsTo = t.entry, id
-	if leading.CreatedAt.IsZero() {
-		leading.CreatedAt = s.log.Instant()
+	pointer := n.stored
+	pointer.ID, pointer.LeadsTo = n.id, id
+	if pointer.CreatedAt.IsZero() {
+		pointer.CreatedAt = s.log.Instant()
 	}
-	data, err := leading.Encode(s.box)
+	data, err := pointer.Encode(s.box)
 	if err != nil {
 		return nil, fmt.Errorf("encode name: %w", err)
 	}
-	return entry.Message(topology.BucketAccounts, t.entry, data, t.at), nil
+	return entry.Message(topology.BucketAccounts, n.id, data, n.revision), nil
 }
 
 // CreateAccount makes an account with a signing secret and, if given, its first owner. Its errors are
 // ErrAccountExists and an *input.Error.
 func (s accounts) CreateAccount(ctx context.Context, by access.Actor, name string,
 	owners ...account.Member) (account.Account, error) {
-	w, err := want(by, name, false)
-	if err != nil {
-		return account.Account{}, err
-	}
-	return s.createAs(ctx, by, w, owners)
+	return s.createAs(ctx, by, name, false, owners)
 }
 
 // GrantAccount is CreateAccount for a name that an operator lets an account have, though it is reserved,
 // mixes scripts, or is kept for the account that had it before. The audit log records that.
 func (s accounts) GrantAccount(ctx context.Context, by access.Actor, name string) (account.Account, error) {
-	w, err := want(by, name, true)
+	return s.createAs(ctx, by, name, true, nil)
+}
+
+func (s accounts) createAs(ctx context.Context, by access.Actor, name string, grant bool,
+	owners []account.Member) (account.Account, error) {
+	now := s.log.Instant()
+	r, err := checkName(by, account.Account{}, name, grant, now)
 	if err != nil {
 		return account.Account{}, err
 	}
-	return s.createAs(ctx, by, w, nil)
-}
-
-func (s accounts) createAs(ctx context.Context, by access.Actor, w wanted,
-	owners []account.Member) (account.Account, error) {
-	now := s.log.Instant()
 	a := record.Account{Account: account.Account{
-		Name: w.name, Granted: w.granted, CreatedAt: now,
+		Name: r.name, Granted: r.granted, CreatedAt: now,
 		Secrets: []account.Secret{{Value: secrets.NewSigning(), CreatedAt: now}},
 	}}
 	for _, m := range owners {
@@ -215,12 +233,18 @@ func (s accounts) createAs(ctx context.Context, by access.Actor, w wanted,
 			return account.Account{}, err
 		}
 	}
+	if _, err := s.readFreeName(ctx, r, "", now); err != nil {
+		return account.Account{}, err
+	}
+	if err := s.checkNoLookalike(ctx, r, "", now); err != nil {
+		return account.Account{}, err
+	}
 	done, err := s.log.Turn(ctx)
 	if err != nil {
 		return account.Account{}, err
 	}
 	defer done()
-	if err := natsconf.Retry(ctx, func() error { return s.create(ctx, by, w, &a) }); err != nil {
+	if err := natsconf.Retry(ctx, func() error { return s.create(ctx, by, r, &a) }); err != nil {
 		return account.Account{}, err
 	}
 	return a.Account, s.log.Conclude(ctx, a.Last)
@@ -228,43 +252,28 @@ func (s accounts) createAs(ctx context.Context, by access.Actor, w wanted,
 
 // create stores a new account under the id of its name, or under one of its own if a deleted account had that
 // id.
-func (s accounts) create(ctx context.Context, by access.Actor, w wanted, a *record.Account) error {
-	t, err := s.title(ctx, a.Name)
-	if err == nil {
-		err = t.taken(w, "", s.log.Instant())
-	}
-	if err == nil {
-		err = s.unlike(ctx, w, "", s.log.Instant())
-	}
+func (s accounts) create(ctx context.Context, by access.Actor, r requestedName, a *record.Account) error {
+	n, err := s.readFreeName(ctx, r, "", s.log.Instant())
 	if err != nil {
 		return err
 	}
-	a.ID = t.entry
-	if t.at > 0 {
+	a.ID = n.id
+	if n.revision > 0 {
 		a.ID = account.NewID()
 	}
-	a.Last, err = s.log.Draft(ctx, by, a.ID, life.Created, "", map[string]string{"name": a.Name,
-		"granted": grantedText(w.granted)})
+	data, err := s.encode(ctx, by, a, effect{what: life.Created, detail: map[string]string{
+		"name": a.Name, "granted": grantedText(r.granted),
+	}})
 	if err != nil {
 		return err
 	}
-	data, err := a.Encode(s.box)
-	if err != nil {
-		return err
+	if n.revision > 0 {
+		return s.putWithName(ctx, n, *a, data, 0)
 	}
-	if t.at > 0 {
-		return s.under(ctx, t, *a, data, 0)
+	if err = entry.Put(ctx, s.conn, topology.BucketAccounts, a.ID, data, 0); err != nil {
+		return s.unlessStored(ctx, *a, fmt.Errorf("create account: %w", err))
 	}
-	_, err = s.kv.Create(ctx, a.ID, data)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, jetstream.ErrKeyExists):
-		err = natsconf.ErrConflict
-	default:
-		err = natsconf.Kind(err)
-	}
-	return s.unlessStored(ctx, *a, fmt.Errorf("create account: %w", err))
+	return nil
 }
 
 // unlessStored returns what an error of a write of an account means: nil if the stored record is the one that
@@ -273,26 +282,24 @@ func (s *records) unlessStored(ctx context.Context, a record.Account, err error)
 	if !errors.Is(err, natsconf.ErrConflict) && !errors.Is(err, natsconf.ErrUncertain) {
 		return err
 	}
-	stands, _, rerr := s.remains(ctx, a.ID)
+	stands, _, rerr := s.readEntry(ctx, a.ID)
 	if rerr == nil && stands.Last != nil && stands.Last.ID == a.Last.ID {
 		return nil
 	}
 	return err
 }
 
-// under stores an account together with the name that leads to it. revision is the account's own; 0: it is
-// new. The error is natsconf.ErrConflict if the name or the account has changed.
-func (s accounts) under(ctx context.Context, t title, a record.Account, data []byte, revision uint64) error {
-	lead, err := s.leading(t, a.ID)
+// putWithName stores an account together with the name that leads to it. revision is the account's own; 0: it
+// is new. The error is natsconf.ErrConflict if the name or the account has changed.
+func (s *records) putWithName(ctx context.Context, n nameEntry, a record.Account, data []byte,
+	revision uint64) error {
+	pointer, err := s.pointerMessage(n, a.ID)
 	if err != nil {
 		return err
 	}
 	ours := entry.Message(topology.BucketAccounts, a.ID, data, revision)
-	err = s.conn.PublishBatch(ctx, topology.BucketStream(topology.BucketAccounts), lead, ours)
-	if err == nil {
-		return nil
-	}
-	return s.unlessStored(ctx, a, err)
+	return s.unlessStored(ctx, a,
+		s.conn.PublishBatch(ctx, topology.BucketStream(topology.BucketAccounts), pointer, ours))
 }
 
 // Doubt is an account whose name users may take for another's: it was made before such names were refused, or
@@ -316,7 +323,8 @@ func Doubts(ctx context.Context, c *natsconf.Conn) ([]Doubt, error) {
 		if !a.Exists() || a.Granted {
 			continue
 		}
-		if _, err := want(access.Operator(""), a.Name, false); err != nil {
+		_, err := checkName(access.Operator(""), account.Account{}, a.Name, false, time.Time{})
+		if err != nil {
 			doubts = append(doubts, Doubt{a, err.Error()})
 		}
 		for i, look := range naming.LookOf(a.Name) {

@@ -55,10 +55,8 @@ func TestNewerKeysAndAccountsAreNotJudged(t *testing.T) {
 			for _, step := range []struct {
 				data []byte
 				want error
-			}{{newer, account.ErrNotReady}, {data, nil}} {
-				if _, err := h.conn.JS.Publish(t.Context(), subject, step.data); err != nil {
-					t.Fatal(err)
-				}
+			}{{newer, natsconf.ErrNewer}, {data, nil}} {
+				natstest.Publish(t, h.conn, subject, step.data)
 				natstest.Await(t, "the entry is mirrored", func() bool {
 					_, err := h.mirror.Lookup(secret)
 					return errors.Is(err, step.want)
@@ -111,9 +109,7 @@ func TestNewerShapesAreNotJudged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.conn.JS.Publish(t.Context(), m.Subject, []byte(s.shape)); err != nil {
-			t.Fatal(err)
-		}
+		natstest.Publish(t, h.conn, m.Subject, []byte(s.shape))
 		if err := s.read(); !errors.Is(err, natsconf.ErrNewer) ||
 			!strings.Contains(err.Error(), "run the newer verifyd") {
 			t.Errorf("%s%s: %v", s.bucket, s.below, err)
@@ -122,7 +118,7 @@ func TestNewerShapesAreNotJudged(t *testing.T) {
 			continue
 		}
 		natstest.Await(t, "the key is judged no more", func() bool {
-			return errors.Is(err2(h.mirror.Lookup(secret)), account.ErrNotReady)
+			return errors.Is(err2(h.mirror.Lookup(secret)), natsconf.ErrNewer)
 		})
 	}
 	if err := err2(h.store.Operators(t.Context())); !errors.Is(err, natsconf.ErrNewer) {
@@ -183,9 +179,7 @@ func TestNewerRecordsAreNotWrittenAgain(t *testing.T) {
 			if string(newer) == string(data) {
 				t.Fatalf("%s: %s is not there: %s", bucket, name, data)
 			}
-			if _, err := h.conn.JS.Publish(t.Context(), subject, newer); err != nil {
-				t.Fatal(err)
-			}
+			natstest.Publish(t, h.conn, subject, newer)
 			if err := change(); err == nil || !strings.Contains(err.Error(), "run the newer verifyd") {
 				t.Errorf("%s with a newer %s is changed: %v", bucket, name, err)
 			}
@@ -193,9 +187,7 @@ func TestNewerRecordsAreNotWrittenAgain(t *testing.T) {
 				t.Errorf("%s with a newer %s was written again: %s", bucket, name, after)
 			}
 		}
-		if _, err := h.conn.JS.Publish(t.Context(), subject, data); err != nil {
-			t.Fatal(err)
-		}
+		natstest.Publish(t, h.conn, subject, data)
 		if err := change(); err != nil {
 			t.Errorf("%s as this build writes it: %v", bucket, err)
 		}
@@ -215,10 +207,8 @@ func TestRightsAreTakenFromNewerRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	subject, data := entryOf(t, h, topology.BucketKeys, "", a.ID)
-	if _, err := h.conn.JS.Publish(t.Context(), subject, regexp.MustCompile(`^\{`).
-		ReplaceAll(data, []byte(`{"planted":["https://shop.example"],`))); err != nil {
-		t.Fatal(err)
-	}
+	natstest.Publish(t, h.conn, subject, regexp.MustCompile(`^\{`).
+		ReplaceAll(data, []byte(`{"planted":["https://shop.example"],`)))
 	if _, err := h.store.RevokeKey(t.Context(), operator, a.ID, k.ID); err != nil {
 		t.Fatal(err)
 	}

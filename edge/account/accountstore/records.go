@@ -28,35 +28,35 @@ type records struct {
 	Now func() time.Time // set by tests; nil: time.Now
 
 	conn   *natsconf.Conn
-	kv     jetstream.KeyValue
 	box    *secretbox.Box
 	sign   *signing.Keys
 	log    *audit.Log
 	grants *grant.Store
 }
 
-func (s *records) account(ctx context.Context, id string) (record.Account, jetstream.KeyValueEntry, error) {
-	a, e, err := s.remains(ctx, id)
+func (s *records) account(ctx context.Context, id string) (record.Account, entry.Entry, error) {
+	a, e, err := s.readEntry(ctx, id)
 	if err == nil && !a.Exists() {
 		err = account.ErrNoAccount
 	}
 	return a, e, err
 }
 
-// remains is account for anything in the entry of an id: an account, the rest of one that was deleted, or a
-// name that leads to another account.
-func (s *records) remains(ctx context.Context, id string) (record.Account, jetstream.KeyValueEntry, error) {
+// readEntry is account for anything in the entry of an id: an account, the rest of one that was deleted, or
+// a name that leads to another account.
+func (s *records) readEntry(ctx context.Context,
+	id string) (record.Account, entry.Entry, error) {
 	if !account.IsID(id) {
-		return record.Account{}, nil, account.ErrNoAccount
+		return record.Account{}, entry.Entry{}, account.ErrNoAccount
 	}
-	e, err := s.kv.Get(ctx, id)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return record.Account{}, nil, account.ErrNoAccount
+	e, err := entry.Get(ctx, s.conn, topology.BucketAccounts, id)
+	if errors.Is(err, natsconf.ErrNotFound) {
+		return record.Account{}, entry.Entry{}, account.ErrNoAccount
 	}
 	if err != nil {
-		return record.Account{}, nil, fmt.Errorf("read account: %w: %w", natsconf.ErrUnavailable, err)
+		return record.Account{}, entry.Entry{}, fmt.Errorf("read account: %w", err)
 	}
-	a, err := record.DecodeAccount(id, e.Value(), s.box)
+	a, err := record.DecodeAccount(id, e.Value, s.box)
 	return a, e, err
 }
 
@@ -85,43 +85,61 @@ func (s *records) change(ctx context.Context, by access.Actor, id string, action
 	defer done()
 	var a record.Account
 	err = natsconf.Retry(ctx, func() (err error) {
-		var e jetstream.KeyValueEntry
-		if a, e, err = s.account(ctx, id); err != nil {
-			return err
-		}
-		if err = s.log.Settle(ctx, a.Last); err != nil {
-			return err
-		}
-		if err = s.permit(ctx, a.Account, by, action); err != nil {
+		var e entry.Entry
+		if a, e, err = s.readForChange(ctx, by, id, action); err != nil {
 			return err
 		}
 		d, err := edit(&a.Account, s.log.Instant())
 		if err != nil {
 			return err
 		}
-		if err = record.AccountRewritable(e.Value()); err != nil &&
+		if err = record.AccountRewritable(e.Value); err != nil &&
 			!slices.Contains(takingAway, d.what) {
 			return fmt.Errorf("account %s: %w", id, err)
 		}
-		if a.Last, err = s.log.Draft(ctx, by, id, d.what, d.on, d.detail); err != nil {
-			return err
-		}
-		data, err := a.Encode(s.box)
+		data, err := s.encode(ctx, by, &a, d)
 		if err == nil {
-			data, err = record.KeepAccount(e.Value(), data)
+			data, err = record.KeepAccount(e.Value, data)
 		}
 		if err != nil {
 			return err
 		}
-		return s.putAccount(ctx, a, data, e.Revision())
+		return s.putAccount(ctx, a, data, e.Revision)
 	})
+	if err != nil {
+		return unlessUnchanged(a, err)
+	}
+	return a.Account, s.log.Conclude(ctx, a.Last)
+}
+
+// unlessUnchanged returns the result of a change that was not made: no error if there was nothing to change.
+func unlessUnchanged(a record.Account, err error) (account.Account, error) {
 	if errors.Is(err, errUnchanged) {
 		return a.Account, nil
 	}
-	if err != nil {
-		return account.Account{}, err
+	return account.Account{}, err
+}
+
+// encode returns an account as it is stored, with the record of a change that it gets.
+func (s *records) encode(ctx context.Context, by access.Actor, a *record.Account,
+	d effect) (_ []byte, err error) {
+	if a.Last, err = s.log.Draft(ctx, by, a.ID, d.what, d.on, d.detail); err != nil {
+		return nil, err
 	}
-	return a.Account, s.log.Conclude(ctx, a.Last)
+	return a.Encode(s.box)
+}
+
+// readForChange is account for an actor who may do that to it. The audit log has its last change by then.
+func (s *records) readForChange(ctx context.Context, by access.Actor, id string,
+	action access.Action) (record.Account, entry.Entry, error) {
+	a, e, err := s.account(ctx, id)
+	if err != nil {
+		return a, e, err
+	}
+	if err := s.log.Repair(ctx, a.Last); err != nil {
+		return a, e, err
+	}
+	return a, e, s.permit(ctx, a.Account, by, action)
 }
 
 // permit checks an actor's right against the account, and against the grants of operators and login links, as
@@ -165,7 +183,7 @@ func (s *records) roleOf(ctx context.Context, a account.Account, by access.Actor
 	case access.ActorLink:
 		g, err := s.grants.LoginLinkGrant(ctx, a.ID, by.ID)
 		if errors.Is(err, grant.ErrNoLink) {
-			return "", fmt.Errorf("%w: %s gives nothing in %s any more", access.ErrNotAllowed, by, a.Name)
+			return "", fmt.Errorf("%w: %s no longer grants anything in %s", access.ErrNotAllowed, by, a.Name)
 		}
 		return g.Role, err
 	case access.ActorOperator, access.ActorKey:
@@ -175,21 +193,16 @@ func (s *records) roleOf(ctx context.Context, a account.Account, by access.Actor
 
 // put replaces an entry that has not changed since it was read. Its errors are natsconf's: ErrConflict if it
 // has.
-func (s *records) put(ctx context.Context, kv jetstream.KeyValue, name string, data []byte,
-	revision uint64) error {
-	_, err := kv.Update(ctx, name, data, revision)
-	switch {
-	case err == nil:
-		return s.conn.Durable(kv.Bucket())
-	case errors.Is(err, jetstream.ErrKeyRevisionMismatch):
-		return natsconf.ErrConflict
-	default:
-		return fmt.Errorf("store the change: %w", natsconf.Kind(err))
+func (s *records) put(ctx context.Context, bucket, name string, data []byte, revision uint64) error {
+	if err := entry.Put(ctx, s.conn, bucket, name, data, revision); err != nil {
+		return fmt.Errorf("store the change: %w", err)
 	}
+	return nil
 }
 
-// every lists the records in the entries of all accounts, by name.
-func (s *records) every(ctx context.Context) ([]record.Account, error) {
+// listAccounts lists the records in the entries of all accounts, by name. If some cannot be read, it returns
+// the others with the error.
+func (s *records) listAccounts(ctx context.Context) ([]record.Account, error) {
 	entries, err := entry.List(ctx, s.conn, topology.BucketAccounts, ">")
 	if err != nil {
 		return nil, err
@@ -199,14 +212,15 @@ func (s *records) every(ctx context.Context) ([]record.Account, error) {
 		if e.Key == record.CheckEntry {
 			continue
 		}
-		a, err := record.DecodeAccount(e.Key, e.Value, s.box)
-		if err != nil {
-			return nil, err
+		a, derr := record.DecodeAccount(e.Key, e.Value, s.box)
+		if derr != nil {
+			err = errors.Join(err, derr)
+			continue
 		}
 		accounts = append(accounts, a)
 	}
 	slices.SortFunc(accounts, func(a, b record.Account) int { return cmp.Compare(a.Name, b.Name) })
-	return accounts, nil
+	return accounts, err
 }
 
 // putAccount is put for an account.
@@ -214,7 +228,7 @@ func (s *records) putAccount(ctx context.Context, a record.Account, data []byte,
 	if !a.DeletedAt.IsZero() {
 		return s.putWithoutHistory(ctx, a.ID, data, revision)
 	}
-	return s.put(ctx, s.kv, a.ID, data, revision)
+	return s.put(ctx, topology.BucketAccounts, a.ID, data, revision)
 }
 
 // putWithoutHistory is put for an account's record that keeps no earlier revision: those hold secrets, and

@@ -217,7 +217,7 @@ func TestKeysAreHandedOutWithoutTheirRecord(t *testing.T) {
 		})
 	}
 	limit(-1)
-	if err := h.store.Settle(t.Context()); err != nil {
+	if err := h.store.Repair(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	log := map[string]bool{}

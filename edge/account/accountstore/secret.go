@@ -17,8 +17,8 @@ import (
 	"verifyd/sessions/urlpolicy"
 )
 
-// RotateSecret returns the account a new signing secret. For the time of the overlap callbacks carry a
-// signature of the old one too; with none they never do again. Its errors are ErrRotating while an earlier
+// RotateSecret replaces the account's signing secret. During the overlap, callbacks also carry a signature by
+// the old one; without an overlap, they no longer do. Its errors are ErrRotating while an earlier
 // overlap goes on, ErrNoAccount, ErrNotAllowed and an *input.Error. Beside natsconf.ErrUncertain the new
 // secret is returned too: either it is the current one now, or nothing has changed, and PublicKeys of the
 // account as it is stored tell which.

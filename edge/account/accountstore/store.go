@@ -20,10 +20,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit"
+	"verifyd/edge/account/entry"
 	"verifyd/edge/account/grant"
 	"verifyd/edge/account/input"
 	"verifyd/edge/account/keyuse"
@@ -56,53 +55,41 @@ func MasterKeySubject() string {
 
 // ErrMasterKey is returned for a store that was made with another master key: its secrets would not open, and
 // the others could not open what this key sealed.
-var ErrMasterKey = errors.New("this is not the master key that the store was made with")
+var ErrMasterKey = errors.New("this is not the master key that the store was created with")
 
 // checkKey compares the check, and writes it if there is none yet. It reads first: a dispatcher's credential
 // may only read.
-func checkKey(ctx context.Context, accounts jetstream.KeyValue, key secretbox.Key) error {
-	e, err := accounts.Get(ctx, record.CheckEntry)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		_, err = accounts.Create(ctx, record.CheckEntry, key.NewCheck())
+func checkKey(ctx context.Context, c *natsconf.Conn, key secretbox.Key) error {
+	e, err := entry.Get(ctx, c, topology.BucketAccounts, record.CheckEntry)
+	if errors.Is(err, natsconf.ErrNotFound) {
+		err = entry.Put(ctx, c, topology.BucketAccounts, record.CheckEntry, key.NewCheck(), e.Revision)
 		if err == nil {
 			return nil
 		}
-		if !errors.Is(err, jetstream.ErrKeyExists) {
+		if !errors.Is(err, natsconf.ErrConflict) {
 			return fmt.Errorf("write the check of the master key: %w", err)
 		}
-		e, err = accounts.Get(ctx, record.CheckEntry)
+		e, err = entry.Get(ctx, c, topology.BucketAccounts, record.CheckEntry)
 	}
 	if err != nil {
 		return fmt.Errorf("read the check of the master key: %w", err)
 	}
-	if !key.Checks(e.Value()) {
+	if !key.Checks(e.Value) {
 		return ErrMasterKey
 	}
 	return nil
 }
 
-// New binds to the buckets. The error is ErrMasterKey if the store belongs to another master key.
+// New checks the master key. The error is ErrMasterKey if the store belongs to another master key.
 func New(ctx context.Context, c *natsconf.Conn, key secretbox.Key) (*Store, error) {
 	r := &records{conn: c, box: key.Box(record.SecretUse), sign: signing.New(key)}
 	r.log = audit.New(c, r.now)
 	r.grants = grant.NewStore(c, r.log, r.now)
 	s := &Store{
 		records: r, accounts: accounts{r}, lives: lives{accounts{r}}, members: members{r},
-		keys: keys{records: r}, Store: r.grants,
+		keys: keys{records: r}, Store: r.grants, Reader: keyuse.NewReader(c),
 	}
-	for name, kv := range map[string]*jetstream.KeyValue{
-		topology.BucketAccounts: &r.kv, topology.BucketKeys: &s.keys.kv,
-	} {
-		var err error
-		if *kv, err = c.JS.KeyValue(ctx, name); err != nil {
-			return nil, fmt.Errorf("open the bucket %s: %w", name, err)
-		}
-	}
-	var err error
-	if s.Reader, err = keyuse.OpenReader(ctx, c); err != nil {
-		return nil, err
-	}
-	if err := checkKey(ctx, r.kv, key); err != nil {
+	if err := checkKey(ctx, c, key); err != nil {
 		return nil, err
 	}
 	return s, nil

@@ -5,6 +5,6 @@
 //   - The record of a change is stored in the changed entry itself, by one compare-and-set, and is written to
 //     the log before the change is acknowledged. A process that dies in between leaves the change with its
 //     record. The next change of the same entry, or the next start of a service, writes it to the log
-//     (Settle).
+//     (Repair).
 //   - A record is never written twice, and never removed.
 package audit

@@ -10,11 +10,19 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/entry"
 	"verifyd/natsconf"
+	"verifyd/natsconf/once"
 	"verifyd/natsconf/topology"
+	"verifyd/natsconf/wait"
 )
+
+// writeWithin bounds how long a record waits for its place in the log: the store's time to elect leaders, and
+// more.
+const writeWithin = 12 * time.Second
 
 // Log writes and reads the audit log. Record n of an account is the one message on audit.<account>.<n>; the
 // stream accepts no second one there and deletes none. Its methods are safe for concurrent use.
@@ -33,7 +41,9 @@ func New(c *natsconf.Conn, now func() time.Time) *Log {
 func (l *Log) Instant() time.Time { return l.now().UTC().Truncate(time.Millisecond) }
 
 // Turn waits until no other change of this process is under way. Changes of other processes meet in the
-// compare-and-set; without turns, hundreds at once here would race for each number of the audit log.
+// compare-and-set; without turns, hundreds at once here would race for each number of the audit log. Whoever
+// has the turn keeps all others waiting, among them the revocation of a leaked key, so what needs many reads
+// is done before.
 func (l *Log) Turn(ctx context.Context) (done func(), err error) {
 	select {
 	case l.changing <- struct{}{}:
@@ -82,27 +92,28 @@ func (l *Log) Last(ctx context.Context, account string) (int64, error) {
 // write stores a record under its own number, or under the next free one if others took that. Numbers have no
 // gap, and all processes that write one record begin at the same number, so that it cannot be there twice.
 func (l *Log) write(ctx context.Context, r *Record) error {
+	ctx, cancel := wait.For(ctx, writeWithin)
+	defer cancel()
+	r.Version = entry.Version
 	for {
-		err := l.publish(ctx, *r)
+		data, err := json.Marshal(r)
+		if err != nil {
+			return fmt.Errorf("encode audit record: %w", err)
+		}
+		m := &nats.Msg{Subject: subject(r.Account, r.Number), Data: data}
+		existing, err := once.Store(ctx, l.conn, topology.StreamAudit, m,
+			once.ByConn(l.conn, topology.StreamAudit))
 		if err == nil {
 			return nil
 		}
-		if !errors.Is(err, natsconf.ErrConflict) && !errors.Is(err, natsconf.ErrUncertain) {
+		if !errors.Is(err, once.ErrTaken) {
+			return fmt.Errorf("write the audit log: %w", err)
+		}
+		found, err := decodeRecord(existing.Data)
+		if err != nil || found.ID == r.ID {
 			return err
 		}
-		found, rerr := l.read(ctx, r.Account, r.Number)
-		switch {
-		case errors.Is(rerr, natsconf.ErrNotFound): // another one is on its way there, or ours is: read again
-			if perr := entry.Pause(ctx); perr != nil {
-				return fmt.Errorf("%w (last: %w)", perr, err)
-			}
-		case rerr != nil:
-			return rerr
-		case found.ID == r.ID:
-			return nil
-		default:
-			r.Number++
-		}
+		r.Number++
 	}
 }
 
@@ -120,10 +131,10 @@ func (*Log) Uncertain(err error) error {
 	return fmt.Errorf("%w: the change is made, its record is not: %w", natsconf.ErrUncertain, err)
 }
 
-// Settle makes sure that the record of a stored change is in the log: the process that made the change may
-// have died in between. The record stays in the changed entry until the next change of it, which settles the
-// record first. The usual case is one read.
-func (l *Log) Settle(ctx context.Context, r *Record) error {
+// Repair makes sure that the record of a stored change is in the log: the process that made the change may
+// have died in between. The record stays in the changed entry until the next change of it, which does this
+// first. The usual case is one read.
+func (l *Log) Repair(ctx context.Context, r *Record) error {
 	if r == nil || l.now().Sub(r.At) > topology.AuditTTL-24*time.Hour { // older ones have left the log
 		return nil
 	}
@@ -136,20 +147,6 @@ func (l *Log) Settle(ctx context.Context, r *Record) error {
 	}
 	late := *r
 	return l.write(ctx, &late)
-}
-
-func (l *Log) publish(ctx context.Context, r Record) error {
-	r.Version = entry.Version
-	data, err := json.Marshal(r)
-	if err != nil {
-		return fmt.Errorf("encode audit record: %w", err)
-	}
-	m := entry.Replace(subject(r.Account, r.Number), data, 0)
-	// No retries: a repeat without a read from the leader could take its own first try for another's record.
-	if err = l.conn.PublishOne(ctx, topology.StreamAudit, m); err != nil {
-		return fmt.Errorf("write the audit log: %w", natsconf.Kind(err))
-	}
-	return nil
 }
 
 func (l *Log) read(ctx context.Context, account string, number int64) (*Record, error) {

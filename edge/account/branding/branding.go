@@ -79,7 +79,7 @@ func Colour(use, colour string) (string, error) {
 		AccentDark: "links in " + colour + " on the dark page, which is " + other,
 		Button:     other + " text on a button in " + colour,
 	}[use]
-	return "", fmt.Errorf("%s: the contrast is %.2f:1, and text needs %.1f:1; %s would do", what,
+	return "", fmt.Errorf("%s: the contrast is %.2f:1, but text needs %.1f:1; %s would do", what,
 		math.Floor(worst*100)/100, MinContrast, nearest(use, colour))
 }
 

@@ -36,7 +36,7 @@ func TestColours(t *testing.T) {
 		{branding.Button, "#ffd500", "#ffd500", ""}, // with dark text
 		{branding.Button, "#000000", "#000000", ""},
 		{branding.Accent, "#ffd500", "", "on the light page, which is #f6f7f9: the contrast is 1.3"},
-		{branding.Accent, "#777777", "", "the contrast is 4.17:1, and text needs 4.5:1"},
+		{branding.Accent, "#777777", "", "the contrast is 4.17:1, but text needs 4.5:1"},
 		{branding.AccentDark, "#1f5fd0", "", "on the dark page, which is #171b22: the contrast is 2."},
 		{branding.AccentDark, "#000000", "", "the contrast is 1."},
 		{branding.Button, "#7b7b7b", "", "text on a button in #7b7b7b: the contrast is 4.2"},

@@ -5,6 +5,7 @@ package entry
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -41,28 +42,48 @@ func Message(bucket, entry string, data []byte, revision uint64) *nats.Msg {
 	return Replace(topology.BucketSubject(bucket, entry), data, revision)
 }
 
-// Tries bounds how often a write-once entry is tried while another's, or one's own whose answer was lost, is
-// on its way there.
-const Tries = 50
-
-// pauseTime lets another publish that is in flight on the subject arrive before the next read.
-const pauseTime = 20 * time.Millisecond
-
-// Pause waits between two tries. The error is natsconf.ErrUncertain if ctx ends.
-func Pause(ctx context.Context) error {
-	select {
-	case <-time.After(pauseTime):
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", natsconf.ErrUncertain, ctx.Err())
-	}
-}
-
 // Entry is an entry of a bucket.
 type Entry struct {
 	Key      string
 	Value    []byte
 	Revision uint64
+}
+
+// name is what entries' names consist of. Anything else would be a wildcard, or another subject.
+var name = regexp.MustCompile(`^[-/_=.a-zA-Z0-9]+$`)
+
+// Get reads an entry, as the leader has it. Its errors are natsconf.ErrNotFound, also for a name that no
+// entry can have, and natsconf.ErrUnavailable. The revision of an entry that was not found is that for Put.
+func Get(ctx context.Context, c *natsconf.Conn, bucket, key string) (Entry, error) {
+	if !name.MatchString(key) {
+		return Entry{}, natsconf.ErrNotFound
+	}
+	m, err := c.Last(ctx, topology.BucketStream(bucket), topology.BucketSubject(bucket, key))
+	switch {
+	case err != nil:
+		return Entry{}, fmt.Errorf("read from %s: %w", bucket, err)
+	case natsconf.IsMarker(m.Header):
+		return Entry{Revision: m.Sequence}, natsconf.ErrNotFound
+	}
+	return Entry{Key: key, Value: m.Data, Revision: m.Sequence}, nil
+}
+
+// Put stores an entry that has not changed since it was read; revision 0: that there was none. Its errors are
+// those of natsconf.Conn.PublishOne, natsconf.ErrConflict if it has changed.
+func Put(ctx context.Context, c *natsconf.Conn, bucket, key string, value []byte, revision uint64) error {
+	return c.PublishOne(ctx, topology.BucketStream(bucket), Message(bucket, key, value, revision))
+}
+
+// Purge removes an entry with its history, on the condition of Put; revision 0: whatever it is now. Its
+// errors are those of Put.
+func Purge(ctx context.Context, c *natsconf.Conn, bucket, key string, revision uint64) error {
+	m := Message(bucket, key, nil, revision)
+	m.Header.Set("KV-Operation", "PURGE")
+	m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
+	if revision == 0 {
+		m.Header.Del(jetstream.ExpectedLastSubjSeqHeader)
+	}
+	return c.PublishOne(ctx, topology.BucketStream(bucket), m)
 }
 
 // List reads the entries of a bucket whose names match, as they are now. A watch would report them as known

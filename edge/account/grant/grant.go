@@ -42,7 +42,7 @@ type Grant struct {
 	Until time.Time `json:"until,omitzero"`
 	Ended time.Time `json:"ended,omitzero"` // when it was revoked; zero: it was not
 
-	last *audit.Record // of the change that made it so; see audit.Log.Settle
+	last *audit.Record // of the change that made it so; see audit.Log.Repair
 }
 
 type grantRecord struct {
@@ -197,7 +197,7 @@ func (s *Store) revoke(ctx context.Context, by access.Actor, what string, of Gra
 func (s *Store) decide(ctx context.Context, by access.Actor, what string, of Grant,
 	edit func(Grant, error) (Grant, error)) error {
 	if !by.AtCommandLine() {
-		return fmt.Errorf("%w: only the command line makes operators, their tokens and login links",
+		return fmt.Errorf("%w: only the command line creates operators, their tokens and login links",
 			access.ErrNotAllowed)
 	}
 	if err := s.mayGrant(ctx, of); err != nil {
@@ -214,7 +214,7 @@ func (s *Store) decide(ctx context.Context, by access.Actor, what string, of Gra
 		if err != nil && !errors.Is(err, of.none()) {
 			return err
 		}
-		if err := s.log.Settle(ctx, found.last); err != nil {
+		if err := s.log.Repair(ctx, found.last); err != nil {
 			return err
 		}
 		if g, err = edit(found, err); err != nil {
@@ -304,7 +304,7 @@ func (s *Store) PermitOperator(ctx context.Context, by access.Actor) error {
 	}
 	is, err := s.granted(ctx, to)
 	if err == nil && !is {
-		return fmt.Errorf("%w: %s is no operator any more", access.ErrNotAllowed, by)
+		return fmt.Errorf("%w: %s is no longer an operator", access.ErrNotAllowed, by)
 	}
 	return err
 }

@@ -2,11 +2,12 @@ package grant
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
@@ -15,6 +16,7 @@ import (
 	"verifyd/edge/account/input"
 	"verifyd/edge/account/secrets"
 	"verifyd/natsconf"
+	"verifyd/natsconf/once"
 	"verifyd/natsconf/topology"
 )
 
@@ -48,9 +50,6 @@ type linkRecord struct {
 const (
 	linkEntry     = "link."     // and the digest of the token
 	redeemedEntry = "redeemed." // the same: written once, when the link is redeemed
-	// nonceHeader identifies the writer of a message, so that one's own write whose answer was lost is not
-	// taken for another's.
-	nonceHeader = "Verifyd-Nonce"
 )
 
 // LoginLink makes a login link for an account and returns its token, only this once. RevokeLoginLink revokes
@@ -72,7 +71,7 @@ func (s *Store) LoginLink(ctx context.Context, by access.Actor, account string,
 // not at the command line.
 func (s *Store) OperatorLink(ctx context.Context, by access.Actor) (token string, l Link, err error) {
 	if !by.AtCommandLine() {
-		return "", Link{}, fmt.Errorf("%w: only the command line makes operators", access.ErrNotAllowed)
+		return "", Link{}, fmt.Errorf("%w: only the command line creates operators", access.ErrNotAllowed)
 	}
 	return s.newLink(ctx, by, Link{Operator: true})
 }
@@ -107,7 +106,7 @@ func (s *Store) newLink(ctx context.Context, by access.Actor, l Link) (token str
 	}); err != nil {
 		return "", Link{}, err
 	}
-	if err := s.tokens.publishFirst(ctx, linkEntry+digest, data, ""); err != nil {
+	if err := s.tokens.putFirst(ctx, linkEntry+digest, data); err != nil {
 		return "", Link{}, fmt.Errorf("store login link: %w", err)
 	}
 	return token, l, nil
@@ -186,42 +185,24 @@ func (t tokens) link(ctx context.Context, digest string) (Link, error) {
 		ExpiresAt: r.ExpiresAt}, nil
 }
 
-// redeem writes the fact that the link is spent. If the answer is lost, the nonce shows whose fact it is.
+// redeem writes the fact that the link is spent.
 func (t tokens) redeem(ctx context.Context, digest string) error {
-	nonce := rand.Text()
-	for range entry.Tries {
-		err := t.publishFirst(ctx, redeemedEntry+digest, []byte(entry.Stamp(t.now())), nonce)
-		if err == nil {
-			return nil
-		}
-		if !errors.Is(err, natsconf.ErrConflict) && !errors.Is(err, natsconf.ErrUncertain) {
-			return fmt.Errorf("redeem login link: %w", err)
-		}
-		m, rerr := t.conn.Last(ctx, topology.BucketStream(topology.BucketLogins),
-			topology.BucketSubject(topology.BucketLogins, redeemedEntry+digest))
-		switch {
-		case rerr == nil && m.Header.Get(nonceHeader) == nonce:
-			return nil
-		case rerr == nil:
-			return ErrLinkUsed
-		case !errors.Is(rerr, natsconf.ErrNotFound):
-			return fmt.Errorf("redeem login link: %w: %w", natsconf.ErrUncertain, rerr)
-		}
-		if err := entry.Pause(ctx); err != nil { // another one is on its way there, or ours is
-			return fmt.Errorf("redeem login link: %w", err)
-		}
+	err := t.putFirst(ctx, redeemedEntry+digest, []byte(entry.Stamp(t.now())))
+	if errors.Is(err, once.ErrTaken) {
+		return ErrLinkUsed
 	}
-	return fmt.Errorf("redeem login link: %w", natsconf.ErrUncertain)
-}
-
-// publishFirst stores an entry of the logins that has no message yet. Its errors are natsconf's.
-func (t tokens) publishFirst(ctx context.Context, name string, data []byte, nonce string) error {
-	m := entry.Message(topology.BucketLogins, name, data, 0)
-	m.Header.Set(nonceHeader, nonce)
-	if err := t.conn.PublishOne(ctx, topology.BucketStream(topology.BucketLogins), m); err != nil {
-		return natsconf.Kind(err)
+	if err != nil {
+		return fmt.Errorf("redeem login link: %w", err)
 	}
 	return nil
+}
+
+// putFirst stores an entry of the logins that has no message yet. Its errors are those of once.Store.
+func (t tokens) putFirst(ctx context.Context, name string, data []byte) error {
+	stream := topology.BucketStream(topology.BucketLogins)
+	m := &nats.Msg{Subject: topology.BucketSubject(topology.BucketLogins, name), Data: data}
+	_, err := once.Store(ctx, t.conn, stream, m, once.ByConn(t.conn, stream))
+	return err
 }
 
 func linkID(digest string) string { return secrets.ShortID("link_", digest) }

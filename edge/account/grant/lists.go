@@ -64,14 +64,14 @@ func (s *Store) decisions(ctx context.Context, entries ...string) ([]Grant, erro
 	return grants, nil
 }
 
-// Settle writes the records of grants that are missing in the audit log. A repeat is harmless.
-func (s *Store) Settle(ctx context.Context) error {
+// RepairLog writes the records of grants that are missing in the audit log. A repeat is harmless.
+func (s *Store) RepairLog(ctx context.Context) error {
 	grants, err := s.decisions(ctx, operatorEntry, operatorLinkEntry, tokenEntry, accountLinkEntry)
 	if err != nil {
 		return err
 	}
 	for _, g := range grants {
-		if err := s.log.Settle(ctx, g.last); err != nil {
+		if err := s.log.Repair(ctx, g.last); err != nil {
 			return err
 		}
 	}

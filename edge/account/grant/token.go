@@ -55,7 +55,7 @@ const (
 	// once a year still works.
 	MaxToken = 366 * 24 * time.Hour
 	// expiredTokens is how long an operator token is known as an expired one, so that who still sends it
-	// reads why it fails.
+	// reads why it fails, and so that invites that were made with it (account.InviteLifetime) find it.
 	expiredTokens = 30 * 24 * time.Hour
 )
 
@@ -115,7 +115,7 @@ func checkToken(name string, scopes []Scope, until, now time.Time) error {
 	}
 	for _, scope := range scopes {
 		if !slices.Contains(known, scope) {
-			return &input.Error{Field: "scope", Detail: fmt.Sprintf("%.40q is none; there are %s",
+			return &input.Error{Field: "scope", Detail: fmt.Sprintf("%.40q is not a scope; use %s",
 				string(scope), strings.Join(all, ", "))}
 		}
 	}
@@ -124,8 +124,8 @@ func checkToken(name string, scopes []Scope, until, now time.Time) error {
 	}
 	if !until.After(now) || until.After(now.Add(MaxToken)) {
 		return &input.Error{Field: "expires", Detail: fmt.Sprintf(
-			"%s is over, or more than %d days away; give a time between, for example 90d", entry.Stamp(until),
-			MaxToken/(24*time.Hour))}
+			"%s has passed, or is more than %d days away; give a time between, for example 90d",
+			entry.Stamp(until), MaxToken/(24*time.Hour))}
 	}
 	return nil
 }
@@ -156,7 +156,19 @@ func (t operatorTokens) Token(ctx context.Context, token string) (Grant, error) 
 	if !ok {
 		return Grant{}, secrets.ErrMalformedKey
 	}
-	to := Grant{Token: secrets.ShortID(access.TokenPrefix, digest)}
+	g, err := t.TokenGrant(ctx, secrets.ShortID(access.TokenPrefix, digest))
+	if err != nil {
+		return Grant{}, err
+	}
+	if subtle.ConstantTimeCompare([]byte(g.Digest), []byte(digest)) != 1 {
+		return Grant{}, ErrNoToken
+	}
+	return g, nil
+}
+
+// TokenGrant is Token by the token's id.
+func (t operatorTokens) TokenGrant(ctx context.Context, id string) (Grant, error) {
+	to := Grant{Token: id}
 	m, err := t.s.conn.Last(ctx, topology.BucketStream(topology.BucketOperations), to.subject())
 	if errors.Is(err, natsconf.ErrNotFound) {
 		return Grant{}, ErrNoToken
@@ -168,7 +180,7 @@ func (t operatorTokens) Token(ctx context.Context, token string) (Grant, error) 
 	if err != nil {
 		return Grant{}, err
 	}
-	if !g.isOf(to) || subtle.ConstantTimeCompare([]byte(g.Digest), []byte(digest)) != 1 {
+	if !g.isOf(to) {
 		return Grant{}, ErrNoToken
 	}
 	return g, nil

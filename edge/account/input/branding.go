@@ -13,6 +13,8 @@ import (
 const (
 	// returnURLBytes bounds a return URL, as a callback URL is bounded.
 	returnURLBytes = 2048
+	// hostBytes is the longest name that the DNS has (RFC 1035 §2.3.4).
+	hostBytes = 253
 	// MaxOrigins bounds the origins of an account to as many as a form and a record in the audit log can
 	// show.
 	MaxOrigins = 10
@@ -40,7 +42,7 @@ func Origins(sites []string) ([]string, error) {
 	if len(origins) > MaxOrigins {
 		return nil, &Error{
 			Field:  "return_origins",
-			Detail: fmt.Sprintf("these are %d sites, at most %d are taken", len(origins), MaxOrigins),
+			Detail: fmt.Sprintf("these are %d sites; at most %d are allowed", len(origins), MaxOrigins),
 		}
 	}
 	return origins, nil
@@ -69,13 +71,15 @@ func ReturnURL(field, s string) error {
 	wrong := ""
 	switch {
 	case len(s) > returnURLBytes:
-		wrong = fmt.Sprintf("has %d bytes, at most %d are taken", len(s), returnURLBytes)
+		wrong = fmt.Sprintf("has %d bytes; at most %d are allowed", len(s), returnURLBytes)
 	case err != nil || !Plain(s, returnURLBytes) || strings.ContainsAny(s, " \\"):
 		wrong = "is not a URL"
 	case u.Scheme != "https":
 		wrong = "does not begin with https://"
 	case u.Hostname() == "" || u.Opaque != "":
 		wrong = "names no host"
+	case len(u.Hostname()) > hostBytes:
+		wrong = fmt.Sprintf("has a host of %d bytes; at most %d are allowed", len(u.Hostname()), hostBytes)
 	case strings.Contains(u.Host, "*"):
 		wrong = "has a * in its host, and each site is allowed by its exact name"
 	case u.User != nil:

@@ -36,7 +36,7 @@ func Text(field, text string, limit int) error {
 	if !Plain(text, limit) {
 		return &Error{
 			Field: field, Detail: fmt.Sprintf(
-				"%q is not usable; want at most %d bytes of printable text without spaces around it", text,
+				"%q cannot be used; give at most %d bytes of printable text without surrounding spaces", text,
 				limit),
 		}
 	}

@@ -105,18 +105,19 @@ func New(c *natsconf.Conn, key secretbox.Key, log zerolog.Logger) *Mirror {
 
 // Lookup returns the principal of an API key. The instant of the call decides whether the key has expired.
 // Its errors are secrets.ErrMalformedKey, and account's ErrUnknownKey, ErrRevokedKey, *ExpiredKeyError,
-// ErrDisabled and ErrNotReady.
+// ErrDisabled and ErrNotReady; and natsconf.ErrNewer, to ask an edge of that build.
 func (m *Mirror) Lookup(secret string) (account.Principal, error) {
 	d, _, err := secrets.ParseKey(secret)
 	if err != nil {
 		return account.Principal{}, err
 	}
+	inDoubt := m.InDoubt() // before the snapshot: one that ends the doubt is taken then
 	s := m.now.Load()
 	if s == nil {
 		return account.Principal{}, account.ErrNotReady
 	}
 	if len(s.newer) > 0 && s.newer[d.EntryV1()] {
-		return account.Principal{}, account.ErrNotReady // the next edge that is asked may be of that build
+		return account.Principal{}, natsconf.ErrNewer
 	}
 	k, ok := s.keys[d]
 	if !ok {
@@ -129,7 +130,7 @@ func (m *Mirror) Lookup(secret string) (account.Principal, error) {
 		return account.Principal{}, &account.ExpiredKeyError{At: k.ExpiresAt, Rolled: k.ReplacedBy != ""}
 	}
 	if s.newer[k.Account] {
-		return account.Principal{}, account.ErrNotReady
+		return account.Principal{}, natsconf.ErrNewer
 	}
 	a, ok := s.accounts[k.Account]
 	if !ok {
@@ -141,6 +142,8 @@ func (m *Mirror) Lookup(secret string) (account.Principal, error) {
 		return account.Principal{}, account.ErrRevokedKey // as it is about to be
 	case !a.DisabledAt.IsZero():
 		return account.Principal{}, account.ErrDisabled
+	case inDoubt:
+		return account.Principal{}, account.ErrNotReady
 	}
 	return account.Principal{Key: *k, Account: *a}, nil
 }
@@ -238,6 +241,9 @@ func (m *Mirror) BlindSince() time.Time {
 	}
 	return since
 }
+
+// InDoubt reports whether a server that may no longer lead a bucket is all that answers (natsconf.Freshness).
+func (m *Mirror) InDoubt() bool { return m.keys.InDoubt() || m.accounts.InDoubt() }
 
 // Loaded returns a channel that is closed when the mirror has seen everything there is for the first time.
 func (m *Mirror) Loaded() <-chan struct{} { return m.loaded }

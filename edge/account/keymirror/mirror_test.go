@@ -61,14 +61,7 @@ func TestRevokedKeyCannotComeBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names, err := kv.Keys(t.Context())
-	if err != nil || len(names) != 1 {
-		t.Fatal(names, err)
-	}
-	valid, err := kv.Get(t.Context(), names[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	valid := natstest.OnlyEntry(t, kv)
 	if _, err := h.store.RevokeKey(t.Context(), operator, "", k.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -76,9 +69,7 @@ func TestRevokedKeyCannotComeBack(t *testing.T) {
 		_, err := h.mirror.Lookup(secret)
 		return errors.Is(err, account.ErrRevokedKey)
 	})
-	if _, err := kv.Put(t.Context(), names[0], valid.Value()); err != nil {
-		t.Fatal(err)
-	}
+	natstest.Publish(t, h.conn, topology.BucketSubject(topology.BucketKeys, valid.Key()), valid.Value())
 	// seen after the put, so the put was seen
 	marker, err := h.store.EnsureAccount(t.Context(), operator, "marker")
 	if err != nil {
@@ -97,9 +88,14 @@ func TestManyKeysAreMirroredAndLeftInTheMiddle(t *testing.T) {
 	a, _ := h.store.EnsureAccount(t.Context(), operator, "a")
 	var wg sync.WaitGroup
 	secrets := make([]string, 600)
+	patient := natstest.Patient(t)
 	for i := range secrets {
 		wg.Go(func() {
-			secrets[i], _, _ = h.store.CreateKey(t.Context(), operator, a.ID, account.KeyOptions{})
+			secret, _, err := h.store.CreateKey(patient, operator, a.ID, account.KeyOptions{})
+			if err != nil {
+				t.Error(err)
+			}
+			secrets[i] = secret
 		})
 	}
 	wg.Wait()
@@ -129,16 +125,10 @@ func TestManyKeysAreMirroredAndLeftInTheMiddle(t *testing.T) {
 func TestDamagedEntryDoesNotAffectOthers(t *testing.T) {
 	t.Parallel()
 	h := start(t)
-	kv, err := h.conn.JS.KeyValue(t.Context(), topology.BucketKeys)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for name, value := range map[string]string{
 		"nothex": "{}", strings.Repeat("ab", 32): "not json", strings.Repeat("cd", 32): `{"v":99}`,
 	} {
-		if _, err := kv.Put(t.Context(), name, []byte(value)); err != nil {
-			t.Fatal(err)
-		}
+		natstest.Publish(t, h.conn, topology.BucketSubject(topology.BucketKeys, name), []byte(value))
 	}
 	a, _ := h.store.EnsureAccount(t.Context(), operator, "a")
 	secret, _, err := h.store.CreateKey(t.Context(), operator, a.ID, account.KeyOptions{})
@@ -185,19 +175,7 @@ func BenchmarkLookup(b *testing.B) {
 
 // A restarted server has forgotten every watch: a revocation right after it is still seen.
 func TestRevocationIsSeenAfterTheServerRestarted(t *testing.T) {
-	e, err := embedded.Open(embedded.Options{DataDir: t.TempDir(), Log: zerolog.Nop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = e.Close() })
-	stop := natstest.Serve(t, e)
-	<-e.Ready()
-	conn, err := natsconf.Connect(t.Context(), natsconf.ConnectOptions{Embedded: e, Log: zerolog.Nop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	natstest.Ensure(t, conn)
+	e, conn, stop := natstest.StartServer(t, embedded.Options{DataDir: t.TempDir()})
 	key := secretbox.NewKey()
 	store, err := accountstore.New(t.Context(), conn, key)
 	if err != nil {
@@ -236,9 +214,7 @@ func TestMirrorReportsWhenItIsBlind(t *testing.T) {
 	m := keymirror.New(conn, secretbox.NewKey(), zerolog.Nop())
 	stop := natstest.Serve(t, m)
 	<-m.Loaded()
-	if since := m.BlindSince(); !since.IsZero() {
-		t.Errorf("blind since %s while it is served", since)
-	}
+	natstest.Await(t, "it sees", func() bool { return m.BlindSince().IsZero() })
 	stop()
 	if since := m.BlindSince(); since.IsZero() || time.Since(since) > time.Minute {
 		t.Errorf("blind since %s after its end", since)

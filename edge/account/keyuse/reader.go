@@ -7,27 +7,16 @@ import (
 	"maps"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"verifyd/edge/account/entry"
 	"verifyd/natsconf"
 	"verifyd/natsconf/topology"
 )
 
 // Reader reads when keys were last used.
-type Reader struct {
-	conn *natsconf.Conn
-	uses jetstream.KeyValue
-}
+type Reader struct{ conn *natsconf.Conn }
 
-// OpenReader binds to the bucket.
-func OpenReader(ctx context.Context, c *natsconf.Conn) (*Reader, error) {
-	uses, err := openBucket(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	return &Reader{conn: c, uses: uses}, nil
-}
+// NewReader returns a reader.
+func NewReader(c *natsconf.Conn) *Reader { return &Reader{conn: c} }
 
 // LastUsed returns when keys were last used, to the hour; keys that never were are left out. Without ids it
 // returns all.
@@ -41,14 +30,11 @@ func (r *Reader) LastUsed(ctx context.Context, ids ...string) (map[string]time.T
 		return withoutZero(used), err
 	}
 	for _, id := range ids {
-		e, err := r.uses.Get(ctx, id)
-		if errors.Is(err, jetstream.ErrKeyNotFound) || errors.Is(err, jetstream.ErrInvalidKey) {
-			continue
+		e, err := entry.Get(ctx, r.conn, topology.BucketKeyUses, id)
+		if err != nil && !errors.Is(err, natsconf.ErrNotFound) {
+			return nil, fmt.Errorf("read when the key was used: %w", err)
 		}
-		if err != nil {
-			return nil, fmt.Errorf("read when the key was used: %w: %w", natsconf.ErrUnavailable, err)
-		}
-		used[id] = parseUse(e.Value())
+		used[id] = parseUse(e.Value)
 	}
 	return withoutZero(used), nil
 }

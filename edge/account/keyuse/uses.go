@@ -4,14 +4,13 @@ package keyuse
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 
+	"verifyd/edge/account/entry"
 	"verifyd/natsconf"
 	"verifyd/natsconf/topology"
 )
@@ -63,12 +62,8 @@ func (u *Uses) RecordUse(key string, at time.Time) {
 
 // Serve writes due uses until ctx ends.
 func (u *Uses) Serve(ctx context.Context) error {
-	uses, err := openBucket(ctx, u.conn)
-	if err != nil {
-		return err
-	}
 	for {
-		u.writeDue(ctx, uses)
+		u.writeDue(ctx)
 		select {
 		case <-u.wake:
 		case <-ctx.Done():
@@ -80,35 +75,31 @@ func (u *Uses) Serve(ctx context.Context) error {
 // String names the actor in the supervisor's log.
 func (u *Uses) String() string { return "key uses" }
 
-func (u *Uses) writeDue(ctx context.Context, uses jetstream.KeyValue) {
+func (u *Uses) writeDue(ctx context.Context) {
 	u.mu.Lock()
 	due := u.due
 	u.due = map[string]time.Time{}
 	u.mu.Unlock()
 	for key, at := range due {
-		if err := writeUse(ctx, uses, key, at); err != nil && ctx.Err() == nil {
+		if err := u.write(ctx, key, at); err != nil && ctx.Err() == nil {
 			// The next use after an hour is written again; nothing but a figure on a page depends on it.
 			u.log.Warn().Err(err).Str("key", key).Msg("when a key was used could not be written")
 		}
 	}
 }
 
-// writeUse writes a use unless there is one within the hour before it, perhaps from another edge.
-func writeUse(ctx context.Context, uses jetstream.KeyValue, key string, at time.Time) error {
+// write writes a use unless there is one within the hour before it, perhaps from another edge.
+func (u *Uses) write(ctx context.Context, key string, at time.Time) error {
+	e, err := entry.Get(ctx, u.conn, topology.BucketKeyUses, key)
+	if err != nil && !errors.Is(err, natsconf.ErrNotFound) {
+		return err
+	}
+	if at.Sub(parseUse(e.Value)) < useEvery {
+		return nil
+	}
 	value := []byte(at.UTC().Format(time.RFC3339))
-	e, err := uses.Get(ctx, key)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		_, err = uses.Create(ctx, key, value)
-		if errors.Is(err, jetstream.ErrKeyExists) {
-			return nil
-		}
-		return err
-	}
-	if err != nil || at.Sub(parseUse(e.Value())) < useEvery {
-		return err
-	}
-	_, err = uses.Update(ctx, key, value, e.Revision())
-	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+	err = entry.Put(ctx, u.conn, topology.BucketKeyUses, key, value, e.Revision)
+	if errors.Is(err, natsconf.ErrConflict) {
 		return nil // another edge has just written it
 	}
 	return err
@@ -121,12 +112,4 @@ func parseUse(value []byte) time.Time {
 		return time.Time{}
 	}
 	return at
-}
-
-func openBucket(ctx context.Context, c *natsconf.Conn) (jetstream.KeyValue, error) {
-	uses, err := c.JS.KeyValue(ctx, topology.BucketKeyUses)
-	if err != nil {
-		return nil, fmt.Errorf("open the bucket %s: %w", topology.BucketKeyUses, err)
-	}
-	return uses, nil
 }

@@ -22,11 +22,7 @@ type rig struct {
 func start(t *testing.T) rig {
 	t.Helper()
 	conn := natstest.Start(t)
-	reader, err := keyuse.OpenReader(t.Context(), conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rig{conn, reader}
+	return rig{conn, keyuse.NewReader(conn)}
 }
 
 func (h rig) useWrites(t *testing.T) uint64 {

@@ -11,10 +11,13 @@ import (
 	"strings"
 	"time"
 
-	"verifyd/edge/account/entry"
-	"verifyd/edge/account/secrets"
+	"github.com/nats-io/nats.go"
+
 	"verifyd/natsconf"
+	"verifyd/natsconf/once"
 	"verifyd/natsconf/topology"
+	"verifyd/natsconf/wait"
+	"verifyd/sessions/base32"
 )
 
 // Namespace distinguishes the subjects of one provider from those of another that a network's id was pointed
@@ -35,6 +38,9 @@ type Namespace struct {
 // of holds have no dot.
 const entryPrefix = "network."
 
+// storeWithin bounds the wait for another process's namespace to arrive.
+const storeWithin = 2 * time.Second
+
 // tagChars is the length of a tag: 50 bits, for the few providers that one id is ever pointed at.
 const tagChars = 10
 
@@ -50,7 +56,7 @@ const version = 1
 
 func tagOf(issuer string) string {
 	sum := sha256.Sum256([]byte(issuer))
-	return secrets.Base32(sum[:])[:tagChars]
+	return base32.Lower.EncodeToString(sum[:])[:tagChars]
 }
 
 // subject is the subject of the namespace. A network's id contains neither dot nor tilde.
@@ -91,39 +97,44 @@ func decode(name string, data []byte) (Namespace, error) {
 }
 
 // Bind is LookUp, but stores the result: the first provider that an id is used with stays its first. If two
-// processes bind at once, one is first, and both get the same answer. A repeat is harmless.
+// processes bind at once, one is first, and both get the same answer. A repeat is harmless. Its errors are
+// those of once.Store, without ErrTaken. If the store did not take it, theirs is what LookUp found; it is
+// empty if another process may have stored another.
 func Bind(ctx context.Context, c *natsconf.Conn, id, issuer string, now time.Time) (theirs,
 	first Namespace, err error) {
-	for range entry.Tries {
+	for {
 		if theirs, first, err = LookUp(ctx, c, id, issuer); err != nil || !theirs.Since.IsZero() {
 			return theirs, first, err
 		}
 		theirs.Since = now.UTC().Truncate(time.Millisecond)
-		err = write(ctx, c, theirs)
-		if first.Issuer == "" {
-			first = theirs
-		}
-		if !errors.Is(err, natsconf.ErrConflict) && !errors.Is(err, natsconf.ErrUncertain) {
+		theirs, err = store(ctx, c, theirs)
+		switch {
+		case errors.Is(err, natsconf.ErrUncertain), errors.Is(err, natsconf.ErrConflict):
+			return Namespace{}, first, err
+		case err != nil || first.Issuer != "":
 			return theirs, first, err
-		}
-		if first != theirs { // it is there already, and nothing more is needed
-			return theirs, first, nil
-		}
-		if err := entry.Pause(ctx); err != nil { // another's, or one's own, is on its way there
-			return theirs, first, err
-		}
+		case theirs.Issuer == issuer:
+			return theirs, theirs, nil
+		} // another provider has become the first: this one gets a namespace beside it
 	}
-	return theirs, first, err
 }
 
-func write(ctx context.Context, c *natsconf.Conn, n Namespace) error {
+// store stores a namespace, and returns the one that is stored: another process may have come first.
+func store(ctx context.Context, c *natsconf.Conn, n Namespace) (Namespace, error) {
 	data, err := json.Marshal(stored{version, n.Network, n.Issuer, n.Since})
 	if err != nil {
-		return fmt.Errorf("encode the provider of %s: %w", n.Name, err)
+		return n, fmt.Errorf("encode the provider of %s: %w", n.Name, err)
 	}
-	m := entry.Replace(n.subject(), data, 0)
-	if err := c.PublishOne(ctx, topology.BucketStream(topology.BucketIdentities), m); err != nil {
-		return fmt.Errorf("store the provider of %s: %w", n.Name, natsconf.Kind(err))
+	ctx, cancel := wait.For(ctx, storeWithin)
+	defer cancel()
+	stream := topology.BucketStream(topology.BucketIdentities)
+	m := &nats.Msg{Subject: n.subject(), Data: data}
+	existing, err := once.Store(ctx, c, stream, m, once.ByConn(c, stream))
+	if errors.Is(err, once.ErrTaken) {
+		return decode(n.Name, existing.Data)
 	}
-	return nil
+	if err != nil {
+		return n, fmt.Errorf("store the provider of %s: %w", n.Name, err)
+	}
+	return n, nil
 }

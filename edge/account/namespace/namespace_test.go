@@ -125,10 +125,8 @@ func TestNewerNamespacesAreNotMisread(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	data, _ := json.Marshal(map[string]any{"v": 2, "network": "example", "issuer": []string{harbor}})
-	if _, err := h.conn.JS.Publish(t.Context(),
-		topology.BucketSubject(topology.BucketIdentities, "network.example"), data); err != nil {
-		t.Fatal(err)
-	}
+	natstest.Publish(t, h.conn,
+		topology.BucketSubject(topology.BucketIdentities, "network.example"), data)
 	if theirs, _, err := namespace.Bind(t.Context(), h.conn, "example", harbor,
 		time.Now()); !errors.Is(err, natsconf.ErrNewer) || theirs.Name != "" {
 		t.Errorf("%+v, %v", theirs, err)

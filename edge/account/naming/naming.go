@@ -51,22 +51,21 @@ func Clean(name string) string {
 func Check(name string) (string, error) {
 	clean := Clean(name)
 	if clean == "" || !input.Plain(clean, input.NameBytes) {
-		return "", wrong("%q cannot be an account's name; want 1 to %d bytes of printable text, for "+
+		return "", wrong("%q cannot be an account's name; give 1 to %d bytes of printable text, for "+
 			"example %q",
 			name, input.NameBytes, example)
 	}
 	marks := 0
 	for i, r := range norm.NFD.String(clean) {
 		if isInvisible(r) {
-			return "", wrong("%q has a character in it that nobody sees, %U; leave it out", clean, r)
+			return "", wrong("%q contains an invisible character, %U; leave it out", clean, r)
 		}
 		if !unicode.Is(unicode.Mn, r) {
 			marks = 0
 			continue
 		}
 		if marks++; marks > maxMarks || i == 0 {
-			return "", wrong("%+.60q has accents that stand on nothing or run over other text; leave them "+
-				"out",
+			return "", wrong("%+.60q has accents without a letter, or too many on one; leave them out",
 				clean)
 		}
 	}
@@ -82,9 +81,8 @@ func Judge(clean string) error {
 			"it", clean, example)
 	}
 	if claims(clean) {
-		return wrong("%q says of itself that it is verified, which the operator alone says of a name; "+
-			"leave that "+
-			"out, for example %q. Only the operator can grant it", clean, example)
+		return wrong("%q claims to be verified, which only the operator can say of a name; leave that out, "+
+			"for example %q. Only the operator can grant it", clean, example)
 	}
 	if scripts := mixed(clean); scripts != "" {
 		return wrong("%q mixes letters of %s, and letters of different scripts look alike; write it in one "+

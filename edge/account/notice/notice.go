@@ -2,13 +2,13 @@ package notice
 
 import (
 	"crypto/sha256"
-	"encoding/base32"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
 	"verifyd/natsconf"
+	"verifyd/sessions/base32"
 )
 
 // Type names a kind of cause. Integrators build on the names: none is ever changed.
@@ -51,7 +51,7 @@ type Notice struct {
 // New returns the notice of a cause. Two of one account, type and cause are the same notice.
 func New(account string, t Type, cause string, at time.Time, detail string, data map[string]any) Notice {
 	sum := sha256.Sum256([]byte(account + "\n" + string(t) + "\n" + cause))
-	id := strings.ToLower(base32.StdEncoding.EncodeToString(sum[:]))[:idChars]
+	id := base32.Lower.EncodeToString(sum[:])[:idChars]
 	return Notice{
 		ID: idPrefix + id, Account: account, Type: t, At: at.UTC(), Detail: detail, Data: data,
 	}

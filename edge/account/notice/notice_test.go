@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit"
@@ -129,9 +127,7 @@ func TestAnAccountsNoticesAreBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := conn.JS.Publish(t.Context(), subjectOf(acme, n.ID), data); err != nil {
-			t.Fatal(err)
-		}
+		natstest.Publish(t, conn, subjectOf(acme, n.ID), data)
 	}
 	if err := s.Raise(t.Context(), rotated("0")); err != nil {
 		t.Errorf("one that is there: %v", err)
@@ -160,10 +156,7 @@ func TestNewerNoticesAreLeft(t *testing.T) {
 	raise(t, s, rotated("1"))
 	newer := `{"v":2,"type":{"new":"shape"}}`
 	for _, subject := range []string{subjectOf(acme, rotated("2").ID), markSubject(acme, ann)} {
-		if _, err := conn.JS.PublishMsg(t.Context(), &nats.Msg{Subject: subject,
-			Data: []byte(newer)}); err != nil {
-			t.Fatal(err)
-		}
+		natstest.Publish(t, conn, subject, []byte(newer))
 	}
 	if all, err := s.List(t.Context(), acme); err != nil || len(all) != 1 {
 		t.Errorf("%d, %v", len(all), err)

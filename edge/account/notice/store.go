@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -17,12 +18,17 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/natsconf"
+	"verifyd/natsconf/once"
 	"verifyd/natsconf/topology"
+	"verifyd/natsconf/wait"
 )
 
 // MaxKept is how many notices an account can have at a time. They are removed only by age, so beyond it no
 // notice is stored until older ones are gone: more would not help somebody with 500 unread ones.
 const MaxKept = 500
+
+// raiseWithin bounds the wait for another process's notice of the same cause to arrive.
+const raiseWithin = 5 * time.Second
 
 // ErrFull is returned for a notice of an account that has MaxKept of them.
 var ErrFull = errors.New("the account has as many notices as are kept")
@@ -59,11 +65,11 @@ func (s *Store) Raise(ctx context.Context, n Notice) error {
 	if err != nil {
 		return err
 	}
-	m := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{
-		jetstream.ExpectedLastSubjSeqHeader: {"0"},
-	}}
-	err = s.conn.PublishOne(ctx, topology.StreamNotices, m)
-	if errors.Is(err, natsconf.ErrConflict) {
+	ctx, cancel := wait.For(ctx, raiseWithin)
+	defer cancel()
+	_, err = once.Store(ctx, s.conn, topology.StreamNotices, &nats.Msg{Subject: subject, Data: data},
+		once.ByConn(s.conn, topology.StreamNotices))
+	if errors.Is(err, once.ErrTaken) {
 		return nil // another process has seen the cause
 	}
 	return err
@@ -72,7 +78,7 @@ func (s *Store) Raise(ctx context.Context, n Notice) error {
 // Later reports whether an error of Raise may be gone at the next try; other errors stay.
 func Later(err error) bool {
 	return errors.Is(err, natsconf.ErrUnavailable) || errors.Is(err, natsconf.ErrUncertain) ||
-		errors.Is(err, natsconf.ErrStoreFull)
+		errors.Is(err, natsconf.ErrConflict) || errors.Is(err, natsconf.ErrStoreFull)
 }
 
 // kept counts an account's notices.

@@ -76,7 +76,7 @@ func OfKey(k account.Key, now time.Time) (n Notice, ok bool) {
 
 func whatToDo(k account.Key) string {
 	if k.ReplacedBy != "" {
-		return "Use the key that takes its place from now on."
+		return "Use the key that replaces it from now on."
 	}
 	return "Roll it, or create another one, before then."
 }
@@ -91,7 +91,7 @@ func OfQuota(s limit.Standing, now time.Time) (n Notice, ok bool) {
 		if s.Limit <= 0 || 100*s.Used < step*s.Limit {
 			continue
 		}
-		detail := fmt.Sprintf("%d %% of this month's quota is used: %d of %d sessions. It begins anew on %s.",
+		detail := fmt.Sprintf("%d %% of this month's quota is used: %d of %d sessions. It resets on %s.",
 			step, s.Used, s.Limit, s.ResetAt.UTC().Format("2 January 2006"))
 		if step == 100 {
 			detail = fmt.Sprintf("This month's quota of %d sessions is used up: no session can be started "+

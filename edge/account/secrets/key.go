@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"strings"
+
+	"verifyd/sessions/base32"
 )
 
 // The form of an API key (contract §5: a service-specific prefix, an underscore, the key material): "vfy_" or
@@ -45,12 +47,12 @@ func (d Digest) Entry() string {
 func (d Digest) EntryV1() string { return hex.EncodeToString(d[:]) }
 
 // ID is how people and logs name a key.
-func (d Digest) ID() string { return idPrefix + idEncoding.EncodeToString(d[:idBytes]) }
+func (d Digest) ID() string { return idPrefix + base32.Lower.EncodeToString(d[:idBytes]) }
 
 // EntriesOf returns the filter that matches the entry of a key's id.
 func EntriesOf(id string) (filter string, ok bool) {
 	text, ok := strings.CutPrefix(id, idPrefix)
-	b, err := idEncoding.DecodeString(text)
+	b, err := base32.Lower.DecodeString(text)
 	if !ok || err != nil || len(b) != idBytes {
 		return "", false
 	}

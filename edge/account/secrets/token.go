@@ -3,15 +3,11 @@ package secrets
 import (
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base32"
 	"encoding/base64"
 	"encoding/hex"
+
+	"verifyd/sessions/base32"
 )
-
-var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
-
-// Base32 formats bytes as ids are written: in lower case, without padding.
-func Base32(b []byte) string { return idEncoding.EncodeToString(b) }
 
 // tokenBytes of randomness in an invite's or a login link's token. Nobody guesses them, so a plain digest is
 // kept of it.
@@ -42,7 +38,7 @@ func ShortID(prefix, digest string) string {
 	if err != nil || len(b) < idBytes {
 		return prefix
 	}
-	return prefix + idEncoding.EncodeToString(b[:idBytes])
+	return prefix + base32.Lower.EncodeToString(b[:idBytes])
 }
 
 const (

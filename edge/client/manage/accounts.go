@@ -73,12 +73,12 @@ func (c *Client) CreateAccount(ctx context.Context, name string, grantName bool)
 	if grantName {
 		in["grant_name"] = true
 	}
-	return a, c.create(ctx, "/manage/accounts", in, &a)
+	return a, c.service.Create(ctx, "/manage/accounts", "", in, &a)
 }
 
 // Account reads an account by its id.
 func (c *Client) Account(ctx context.Context, id string) (a Account, err error) {
-	return a, c.call(ctx, http.MethodGet, accountPath(id), nil, &a)
+	return a, c.service.Call(ctx, http.MethodGet, accountPath(id), nil, &a)
 }
 
 // AccountByName finds the account with a name; nil if there is none.
@@ -86,7 +86,8 @@ func (c *Client) AccountByName(ctx context.Context, name string) (*Account, erro
 	var page struct {
 		Accounts []Account `json:"accounts"`
 	}
-	err := c.call(ctx, http.MethodGet, "/manage/accounts?"+url.Values{"name": {name}}.Encode(), nil, &page)
+	path := "/manage/accounts?" + url.Values{"name": {name}}.Encode()
+	err := c.service.Call(ctx, http.MethodGet, path, nil, &page)
 	if err != nil || len(page.Accounts) == 0 {
 		return nil, err
 	}
@@ -104,7 +105,7 @@ func (c *Client) Accounts(ctx context.Context) iter.Seq2[Account, error] {
 				Accounts []Account `json:"accounts"`
 				Next     *string   `json:"next"`
 			}
-			err := c.call(ctx, http.MethodGet, "/manage/accounts?"+query.Encode(), nil, &page)
+			err := c.service.Call(ctx, http.MethodGet, "/manage/accounts?"+query.Encode(), nil, &page)
 			if err != nil {
 				yield(Account{}, err)
 				return
@@ -124,18 +125,18 @@ func (c *Client) Accounts(ctx context.Context) iter.Seq2[Account, error] {
 
 // ChangeAccount changes an account. A repeat is harmless.
 func (c *Client) ChangeAccount(ctx context.Context, id string, to Changes) (a Account, err error) {
-	return a, c.call(ctx, http.MethodPatch, accountPath(id), to, &a)
+	return a, c.service.Call(ctx, http.MethodPatch, accountPath(id), to, &a)
 }
 
 // DeleteAccount takes an account out of service; it is deleted at DeletesAt, unless it is restored before. A
 // repeat is harmless.
 func (c *Client) DeleteAccount(ctx context.Context, id string) (a Account, err error) {
-	return a, c.call(ctx, http.MethodDelete, accountPath(id), nil, &a)
+	return a, c.service.Call(ctx, http.MethodDelete, accountPath(id), nil, &a)
 }
 
 // RestoreAccount takes back that an account is to be deleted. A repeat is harmless.
 func (c *Client) RestoreAccount(ctx context.Context, id string) (a Account, err error) {
-	return a, c.call(ctx, http.MethodPost, accountPath(id)+"/restore", nil, &a)
+	return a, c.service.Call(ctx, http.MethodPost, accountPath(id)+"/restore", nil, &a)
 }
 
 // Record is an entry of an account's audit log.
@@ -160,6 +161,6 @@ func (c *Client) Audit(ctx context.Context, id, cursor string, limit int) (recor
 		Records []Record `json:"records"`
 		Next    string   `json:"next"`
 	}
-	err = c.call(ctx, http.MethodGet, accountPath(id)+"/audit?"+query.Encode(), nil, &page)
+	err = c.service.Call(ctx, http.MethodGet, accountPath(id)+"/audit?"+query.Encode(), nil, &page)
 	return page.Records, page.Next, err
 }

@@ -1,6 +1,6 @@
 // Package manage is the client of verifyd's management interface: what an operator's own programs do with
 // accounts, API keys, signing secrets and members, by an operator token (verifyd operator token create). It
-// imports nothing else of verifyd but package baseurl.
+// imports nothing else of verifyd but package call.
 //
 // The laws:
 //

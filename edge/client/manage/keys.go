@@ -54,20 +54,20 @@ func keyPath(account, key string) string {
 // CreateKey makes a key. It is tried again where no
 // answer came; a second call makes another key.
 func (c *Client) CreateKey(ctx context.Context, account string, o KeyOptions) (k MadeKey, err error) {
-	return k, c.create(ctx, accountPath(account)+"/keys", o, &k)
+	return k, c.service.Create(ctx, accountPath(account)+"/keys", "", o, &k)
 }
 
-// RollKey puts a key in the place of another, which goes on working for the grace. It is tried again
-// where no answer came; a second call is refused with state_conflict.
+// RollKey puts a key in the place of another, which keeps working for the grace period. It is tried again
+// if no answer came; a second call is refused with state_conflict.
 func (c *Client) RollKey(ctx context.Context, account, key string, grace time.Duration) (k MadeKey,
 	err error) {
 	in := map[string]int64{"grace_seconds": int64(grace / time.Second)}
-	return k, c.create(ctx, keyPath(account, key)+"/roll", in, &k)
+	return k, c.service.Create(ctx, keyPath(account, key)+"/roll", "", in, &k)
 }
 
 // RevokeKey ends a key permanently. A repeat is harmless.
 func (c *Client) RevokeKey(ctx context.Context, account, key string) (k Key, err error) {
-	return k, c.call(ctx, http.MethodDelete, keyPath(account, key), nil, &k)
+	return k, c.service.Call(ctx, http.MethodDelete, keyPath(account, key), nil, &k)
 }
 
 // Keys lists the keys of an account, or of all where it is empty, oldest first, page by page. It ends with
@@ -112,5 +112,5 @@ type keyPage struct {
 }
 
 func keysOn(ctx context.Context, c *Client, path string, query url.Values) (page keyPage, err error) {
-	return page, c.call(ctx, http.MethodGet, path+"?"+query.Encode(), nil, &page)
+	return page, c.service.Call(ctx, http.MethodGet, path+"?"+query.Encode(), nil, &page)
 }

@@ -42,18 +42,18 @@ func memberPath(account, network, subject string) string {
 
 // Members lists the members and the open invites of an account.
 func (c *Client) Members(ctx context.Context, account string) (p People, err error) {
-	return p, c.call(ctx, http.MethodGet, accountPath(account)+"/members", nil, &p)
+	return p, c.service.Call(ctx, http.MethodGet, accountPath(account)+"/members", nil, &p)
 }
 
 // SetRole changes the role of a member. A repeat is harmless.
 func (c *Client) SetRole(ctx context.Context, account, network, subject, role string) (p People, err error) {
 	in := map[string]string{"role": role}
-	return p, c.call(ctx, http.MethodPatch, memberPath(account, network, subject), in, &p)
+	return p, c.service.Call(ctx, http.MethodPatch, memberPath(account, network, subject), in, &p)
 }
 
 // RemoveMember takes a member out, with the invites that they have made.
 func (c *Client) RemoveMember(ctx context.Context, account, network, subject string) (p People, err error) {
-	return p, c.call(ctx, http.MethodDelete, memberPath(account, network, subject), nil, &p)
+	return p, c.service.Call(ctx, http.MethodDelete, memberPath(account, network, subject), nil, &p)
 }
 
 // MoveMember takes a member out of one account and makes them one of another, whose people it returns. An
@@ -65,7 +65,7 @@ func (c *Client) MoveMember(ctx context.Context, from, to, network, subject, rol
 		in["role"] = role
 	}
 	who := url.Values{"network": {network}, "subject": {subject}}
-	return p, c.call(ctx, http.MethodPost, accountPath(from)+"/members/move?"+who.Encode(), in, &p)
+	return p, c.service.Call(ctx, http.MethodPost, accountPath(from)+"/members/move?"+who.Encode(), in, &p)
 }
 
 // LoginLink describes a login link into an account that was or can be used, without the link itself. They are
@@ -83,7 +83,7 @@ func (c *Client) LoginLinks(ctx context.Context, account string) ([]LoginLink, e
 	var list struct {
 		Links []LoginLink `json:"login_links"`
 	}
-	err := c.call(ctx, http.MethodGet, accountPath(account)+"/login-links", nil, &list)
+	err := c.service.Call(ctx, http.MethodGet, accountPath(account)+"/login-links", nil, &list)
 	return list.Links, err
 }
 
@@ -91,12 +91,13 @@ func (c *Client) LoginLinks(ctx context.Context, account string) ([]LoginLink, e
 // invite.
 func (c *Client) CreateInvite(ctx context.Context, account, role, whom string) (i Invite, err error) {
 	in := map[string]string{"role": role, "for": whom}
-	return i, c.create(ctx, accountPath(account)+"/invites", in, &i)
+	return i, c.service.Create(ctx, accountPath(account)+"/invites", "", in, &i)
 }
 
 // WithdrawInvite takes an invite back, by its id.
 func (c *Client) WithdrawInvite(ctx context.Context, account, invite string) (p People, err error) {
-	return p, c.call(ctx, http.MethodDelete, accountPath(account)+"/invites/"+url.PathEscape(invite), nil, &p)
+	path := accountPath(account) + "/invites/" + url.PathEscape(invite)
+	return p, c.service.Call(ctx, http.MethodDelete, path, nil, &p)
 }
 
 // Network is an identity network as the process that answered has it.
@@ -116,6 +117,6 @@ func (c *Client) Networks(ctx context.Context) ([]Network, error) {
 	var list struct {
 		Networks []Network `json:"networks"`
 	}
-	err := c.call(ctx, http.MethodGet, "/manage/networks", nil, &list)
+	err := c.service.Call(ctx, http.MethodGet, "/manage/networks", nil, &list)
 	return list.Networks, err
 }

@@ -31,11 +31,11 @@ func (c *Client) Secrets(ctx context.Context, account string) ([]Secret, error) 
 
 // RotateSecret puts a new signing secret in the place of the current one; for the overlap callbacks carry a
 // signature of the old one too. It is tried again where no answer came; a second call is refused with
-// state_conflict while the overlap goes on.
+// state_conflict during the overlap.
 func (c *Client) RotateSecret(ctx context.Context, account string, overlap time.Duration) (s MadeSecret,
 	err error) {
 	in := map[string]int64{"overlap_seconds": int64(overlap / time.Second)}
-	return s, c.create(ctx, accountPath(account)+"/secrets", in, &s)
+	return s, c.service.Create(ctx, accountPath(account)+"/secrets", "", in, &s)
 }
 
 // EndRotation ends the overlap of a rotation now. A repeat is refused with state_conflict.
@@ -47,6 +47,6 @@ func secrets(ctx context.Context, c *Client, method, path string) ([]Secret, err
 	var list struct {
 		Secrets []Secret `json:"secrets"`
 	}
-	err := c.call(ctx, method, path, nil, &list)
+	err := c.service.Call(ctx, method, path, nil, &list)
 	return list.Secrets, err
 }

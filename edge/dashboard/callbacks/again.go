@@ -49,7 +49,7 @@ func (h *Handler) session(ctx context.Context, w http.ResponseWriter, r *http.Re
 // showResend answers GET /dashboard/sessions/{session}/resend: the question that comes before a delivered
 // outcome is sent again.
 func (h *Handler) showResend(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	s, ok := h.session(ctx, w, r, v)
 	switch {
@@ -67,7 +67,7 @@ func (h *Handler) showResend(w http.ResponseWriter, r *http.Request, v site.Visi
 // resend answers POST /dashboard/sessions/{session}/resend. What was delivered is sent again only after the
 // question: a form that was rendered before the delivery leads to it.
 func (h *Handler) resend(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	s, ok := h.session(ctx, w, r, v)
 	if !ok {
@@ -90,6 +90,9 @@ func (h *Handler) resend(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	case errors.Is(err, facts.ErrNoDelivery):
 		h.Done(w, flashNothingToSend, to)
 		return
+	case errors.Is(err, facts.ErrResentOften):
+		h.Done(w, flashResentOften, to)
+		return
 	case err != nil:
 		h.Fail(w, r, &v, err)
 		return
@@ -108,8 +111,7 @@ func (h *Handler) allowed(w http.ResponseWriter, v site.Visit, n int) int {
 	for i := range n {
 		if d := h.again.Allow(rateOf(v), h.Now()); !d.Allowed {
 			if i == 0 {
-				seconds := int((d.RetryAfter + time.Second - 1) / time.Second)
-				w.Header().Set("Retry-After", strconv.Itoa(seconds))
+				w.Header().Set("Retry-After", strconv.FormatInt(web.Seconds(d.RetryAfter), 10))
 			}
 			return i
 		}

@@ -98,6 +98,7 @@ func (h *Handler) Routes() []web.Route {
 const (
 	flashResent        site.FlashCode = "resent"
 	flashNothingToSend site.FlashCode = "nothing-to-send"
+	flashResentOften   site.FlashCode = "resent-often"
 	flashNoneTicked    site.FlashCode = "none-ticked"
 	flashNoneOpen      site.FlashCode = "none-open"
 	flashSeen          site.FlashCode = "seen"
@@ -105,11 +106,13 @@ const (
 )
 
 var flashes = map[site.FlashCode]site.Flash{
-	flashResent:        {Tone: "good", Text: "The callback is on its way again, with the same webhook-id."},
+	flashResent: {Tone: "good", Text: "The callback is on its way again, with the same webhook-id."},
+	flashResentOften: {Tone: "caution",
+		Text: "This callback was sent again 100 times, which is as often as is possible."},
 	flashNothingToSend: {Tone: "caution", Text: "This session has no outcome to send."},
 	flashNoneTicked:    {Tone: "caution", Text: "Nothing was selected, so nothing was done."},
 	flashNoneOpen: {
-		Tone: "caution", Text: "None of them is one that was not delivered any more, so nothing was done.",
+		Tone: "caution", Text: "None of them is still undelivered, so nothing was done.",
 	},
 	flashSeen: {
 		Tone: "good", Text: "Marked as seen. They are still here: choose “seen” or “all” above the list.",

@@ -41,7 +41,7 @@ type testData struct {
 
 // showTest answers GET /dashboard/callbacks/test; with ?show=… it shows, once, what a POST made.
 func (h *Handler) showTest(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	name := page.Single(r.URL.Query(), "show")
 	if name == "" {

@@ -65,11 +65,6 @@ func (d undeliveredData) wants(seen bool) bool {
 
 // showUndelivered answers GET /dashboard/callbacks: outcomes that were not delivered, newest session first.
 func (h *Handler) showUndelivered(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	release, ok := h.AcquireList(w, v, v.Account.ID)
-	if !ok {
-		return
-	}
-	defer release()
 	ctx, cancel := context.WithTimeout(r.Context(), site.ListTimeout)
 	defer cancel()
 	q := r.URL.Query()
@@ -81,7 +76,11 @@ func (h *Handler) showUndelivered(w http.ResponseWriter, r *http.Request, v site
 		d.Shown = shownNew
 	}
 	cursor := page.Single(q, "cursor")
-	next, err := h.findUndelivered(ctx, v.Account.ID, cursor, &d)
+	var next string
+	err := h.InSlot(v.Account.ID, func() (err error) {
+		next, err = h.findUndelivered(ctx, v.Account.ID, cursor, &d)
+		return err
+	})
 	switch {
 	case errors.Is(err, lists.ErrBadCursor):
 		page.SeeOther(w, h.Prefix+paths.Callbacks)
@@ -213,7 +212,7 @@ func (h *Handler) open(ctx context.Context, w http.ResponseWriter, r *http.Reque
 // sendAgain answers POST /dashboard/callbacks/send-again: one more attempt for as many of the chosen sessions
 // as the account's rate allows.
 func (h *Handler) sendAgain(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	views, gone, ok := h.open(ctx, w, r, v)
 	if !ok {
@@ -249,7 +248,7 @@ func (h *Handler) sendAgain(w http.ResponseWriter, r *http.Request, v site.Visit
 
 // markSeen answers POST /dashboard/callbacks/seen.
 func (h *Handler) markSeen(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	views, _, ok := h.open(ctx, w, r, v)
 	if !ok {
@@ -283,7 +282,7 @@ func (d runData) Over() int { return d.Delivered + d.Ended }
 
 // showRun answers GET /dashboard/callbacks/runs/{run}. The script reloads it while some are on their way.
 func (h *Handler) showRun(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	run, err := h.Kept.Run(ctx, v.Account.ID, r.PathValue("run"))
 	switch {

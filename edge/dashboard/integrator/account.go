@@ -83,8 +83,11 @@ func (h accountPages) drawSettings(w http.ResponseWriter, r *http.Request, v sit
 
 // rename answers POST /dashboard/settings/name.
 func (h accountPages) rename(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
+	if !h.TakeName(w, &v, v.Actor()) {
+		return
+	}
 	f := form.New(r)
 	_, err := h.Accounts.RenameAccount(ctx, v.Actor(), v.Account.ID, f.Text("name"), false)
 	switch {
@@ -121,7 +124,7 @@ func (h accountPages) drawDelete(w http.ResponseWriter, v site.Visit, f *form.Fo
 
 // askDeletion answers POST /dashboard/settings/delete: the account's name was typed.
 func (h accountPages) askDeletion(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	f := form.New(r)
 	if naming.Clean(f.Text("name")) != naming.Clean(v.Account.Name) {
@@ -138,7 +141,7 @@ func (h accountPages) askDeletion(w http.ResponseWriter, r *http.Request, v site
 
 // restore answers POST /dashboard/settings/restore.
 func (h accountPages) restore(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	if _, err := h.Accounts.Restore(ctx, v.Actor(), v.Account.ID); err != nil {
 		h.Fail(w, r, &v, err)

@@ -20,6 +20,7 @@ import (
 	"verifyd/edge/dashboard/callbacks"
 	"verifyd/edge/dashboard/logins"
 	"verifyd/edge/dashboard/site"
+	"verifyd/edge/export"
 	"verifyd/edge/limit"
 	"verifyd/sessions"
 	"verifyd/sessions/pauses"
@@ -76,6 +77,8 @@ type Config struct {
 type deps struct {
 	*site.Site
 	Config
+
+	making *limit.Making // of keys, by account
 }
 
 // Handler answers the routes of this package. It is safe for concurrent use and starts nothing.
@@ -96,8 +99,10 @@ func New(s *site.Site, c Config) (*Handler, error) {
 	if c.Poll == 0 {
 		c.Poll = streamPause
 	}
-	d := deps{s, c}
-	return &Handler{d, sessionPages{d, limit.NewPlaces(maxStreams)}, signingPages{d}}, nil
+	d := deps{s, c, limit.NewMaking()}
+	return &Handler{
+		d, sessionPages{d, limit.NewPlaces(maxStreams), export.NewAnswers()}, signingPages{d},
+	}, nil
 }
 
 // The address of the quickstart's receiver, on a developer's machine.

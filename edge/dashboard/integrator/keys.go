@@ -50,7 +50,7 @@ type keysData struct {
 
 // showKeys answers GET /dashboard/keys; with ?show=… a key that was just made is shown above the list, once.
 func (h keyPages) showKeys(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	var fresh *shownKey
 	if name := page.Single(r.URL.Query(), "show"); name != "" {
@@ -162,11 +162,13 @@ func (h keyPages) drawNewKey(w http.ResponseWriter, r *http.Request, v site.Visi
 
 // createKey answers POST /dashboard/new-key.
 func (h keyPages) createKey(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	f := form.New(r)
 	o := h.keyOptions(f)
-	if h.manyKeys(v.Account.ID) {
+	end, ok := h.beginKey(v.Account.ID)
+	defer end()
+	if !ok {
 		f.Wrong("name", manyKeysFault)
 	}
 	if !f.OK() {
@@ -187,28 +189,31 @@ func (h keyPages) createKey(w http.ResponseWriter, r *http.Request, v site.Visit
 }
 
 // maxKeys bounds the keys that an account gets in a day, rolled ones too: keys are kept after their end, and
-// every edge holds them in memory. The directory that counts them may be a moment behind; the operator's
+// every edge holds them in memory. What other edges made a moment ago may not count yet; the operator's
 // commands have no such bound.
 const maxKeys = 100
 
 const manyKeysFault = "This account has created 100 keys in 24 hours and cannot create more for now. " +
 	"You can still revoke keys. Ask the operator of this service if you need one right away."
 
-func (h keyPages) manyKeys(id string) bool {
-	fresh := 0
-	for _, k := range h.Directory.Keys(id) {
-		if h.Now().Sub(k.CreatedAt) < 24*time.Hour {
-			fresh++
+// beginKey reports whether the account may have another key. The directory must know that key when end is
+// called.
+func (h keyPages) beginKey(id string) (end func(), ok bool) {
+	return h.making.Begin(id, maxKeys, func() (fresh int) {
+		for _, k := range h.Directory.Keys(id) {
+			if h.Now().Sub(k.CreatedAt) < 24*time.Hour {
+				fresh++
+			}
 		}
-	}
-	return fresh >= maxKeys
+		return fresh
+	})
 }
 
 // keyOptions reads the form of a new key.
 func (h keyPages) keyOptions(f *form.Form) account.KeyOptions {
 	o := account.KeyOptions{Name: f.Text("name")}
 	if o.Name == "" {
-		f.Wrong("name", "Give the key a name to know it by, for example production.")
+		f.Wrong("name", "Give the key a name to recognize it, for example production.")
 	}
 	switch f.Text("mode") {
 	case "live":
@@ -250,35 +255,19 @@ func (h keyPages) handKey(ctx context.Context, w http.ResponseWriter, r *http.Re
 	page.SeeOther(w, h.Prefix+paths.Keys+"?"+form.Query("show", name))
 }
 
-// showUnsure shows a key that may or may not be stored: it may be the only one that works.
+// showUnsure shows a key that may or may not be stored: it may be the only one that works. If it is stored,
+// it counts.
 func (h keyPages) showUnsure(w http.ResponseWriter, r *http.Request, v site.Visit, k shownKey, err error) {
 	web.EventFrom(r.Context()).Err = err
-	ctx, cancel := site.Within(r) // the requested one has used up its own
+	ctx, cancel := h.Within(r) // the requested one has used up its own
 	defer cancel()
+	h.awaitKey(ctx, v.Account.ID, func(other account.Key) bool { return other.ID == k.Key.ID })
 	h.drawKeys(ctx, w, r, v, &k)
 }
 
-const (
-	// maxAwait bounds how long a change waits for the directory of this process, which polls the store
-	// (natsconf.Watch).
-	maxAwait   = time.Second
-	awaitPause = 2 * time.Millisecond
-)
-
-// awaitKey waits until the directory shows a key as it should, so that the next page shows what was just
-// done.
+// awaitKey waits until the directory shows a key as it should.
 func (h keyPages) awaitKey(ctx context.Context, id string, is func(account.Key) bool) {
-	ctx, cancel := context.WithTimeout(ctx, maxAwait)
-	defer cancel()
-	tick := time.NewTicker(awaitPause)
-	defer tick.Stop()
-	for !slices.ContainsFunc(h.Directory.Keys(id), is) {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-	}
+	site.Await(ctx, func() bool { return slices.ContainsFunc(h.Directory.Keys(id), is) })
 }
 
 // key returns the key that a path names. It answers 404 unless the key is the account's.
@@ -306,7 +295,7 @@ var graces = map[string]time.Duration{
 
 // rollKey answers POST /dashboard/keys/{key}/roll.
 func (h keyPages) rollKey(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	old, ok := h.key(w, r, v)
 	if !ok {
@@ -317,7 +306,9 @@ func (h keyPages) rollKey(w http.ResponseWriter, r *http.Request, v site.Visit) 
 	if !known {
 		f.Wrong("grace", "Choose one of these.")
 	}
-	if h.manyKeys(v.Account.ID) {
+	end, ok := h.beginKey(v.Account.ID)
+	defer end()
+	if !ok {
 		f.Wrong("grace", manyKeysFault)
 	}
 	if !f.OK() {
@@ -350,7 +341,7 @@ func (h keyPages) showRevoke(w http.ResponseWriter, r *http.Request, v site.Visi
 
 // revokeKey answers POST /dashboard/keys/{key}/revoke. A repeat is harmless.
 func (h keyPages) revokeKey(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	k, ok := h.key(w, r, v)
 	if !ok {

@@ -37,8 +37,7 @@ const (
 // "changed" reports that the page has changed since it was rendered, "settled" that it will not change any
 // more; the script fetches the page itself.
 func (h sessionPages) live(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	who := v.Login.LinkID + "\x00" + v.Login.Network + "\x00" + v.Login.Subject
-	release, err := h.streams.Acquire(limit.Share{Of: who, Max: maxStreamsEach})
+	release, err := h.streams.Acquire(limit.Share{Of: v.Person(), Max: maxStreamsEach})
 	if err != nil {
 		w.WriteHeader(http.StatusNoContent) // tells the browser not to ask again
 		return

@@ -49,7 +49,7 @@ var roleChoices = []roleChoice{
 
 // showMembers answers GET /dashboard/members; with ?show=… a new invite's link is shown above the list, once.
 func (h memberPages) showMembers(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	var shown *shownInvite
 	if name := page.Single(r.URL.Query(), "show"); name != "" {
@@ -99,7 +99,7 @@ func (h memberPages) memberRow(v site.Visit, m account.Member) memberRow {
 
 // invite answers POST /dashboard/members/invite.
 func (h memberPages) invite(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	f := form.New(r)
 	token, i, err := h.Accounts.CreateInvite(ctx, v.Actor(), v.Account.ID, access.Role(f.Text("role")),
@@ -128,7 +128,7 @@ func (h memberPages) invite(w http.ResponseWriter, r *http.Request, v site.Visit
 
 // withdraw answers POST /dashboard/members/withdraw.
 func (h memberPages) withdraw(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	_, err := h.Accounts.WithdrawInvite(ctx, v.Actor(), v.Account.ID, page.Single(r.PostForm, "invite"))
 	h.memberChanged(w, r, v, err, flashInviteWithdrawn)
@@ -136,7 +136,7 @@ func (h memberPages) withdraw(w http.ResponseWriter, r *http.Request, v site.Vis
 
 // setRole answers POST /dashboard/members/role.
 func (h memberPages) setRole(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	role, err := access.ParseRole(page.Single(r.PostForm, "role"))
 	if err != nil {
@@ -183,7 +183,7 @@ func (h memberPages) showRemove(w http.ResponseWriter, r *http.Request, v site.V
 
 // removeMember answers POST /dashboard/members/remove.
 func (h memberPages) removeMember(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	_, err := h.Accounts.RemoveMember(ctx, v.Actor(), v.Account.ID, page.Single(r.PostForm, "network"),
 		page.Single(r.PostForm, "subject"))

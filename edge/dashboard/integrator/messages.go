@@ -31,9 +31,9 @@ var flashes = map[site.FlashCode]site.Flash{
 	},
 	flashRotating: {
 		Tone: "caution",
-		Text: "A rotation is under way already. End it first, or wait until its overlap is over.",
+		Text: "A rotation is already in progress. End it first, or wait until its overlap is over.",
 	},
-	flashNotRotating:     {Tone: "caution", Text: "No rotation is under way."},
+	flashNotRotating:     {Tone: "caution", Text: "No rotation is in progress."},
 	flashRoleChanged:     {Tone: "good", Text: "The role is changed. It takes effect with the next click."},
 	flashMemberRemoved:   {Tone: "good", Text: "The member is removed and no longer has access."},
 	flashInviteWithdrawn: {Tone: "good", Text: "The invite is withdrawn. Its link no longer works."},
@@ -42,8 +42,8 @@ var flashes = map[site.FlashCode]site.Flash{
 	},
 	flashRenamed: {
 		Tone: "good", Text: "The account has its new name. Your users see it within a second, also on " +
-			"pages of sessions that are open.",
+			"pages of open sessions.",
 	},
 	flashDeletionAsked: {Tone: "caution", Text: "The account is out of service and will be deleted."},
-	flashRestored:      {Tone: "good", Text: "The account is not deleted, and in service again."},
+	flashRestored:      {Tone: "good", Text: "The deletion was canceled; the account is in service again."},
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"verifyd/edge/account/access"
 	"verifyd/edge/dashboard/form"
 	"verifyd/edge/dashboard/paths"
 	"verifyd/edge/dashboard/site"
@@ -25,6 +26,7 @@ type sessionPages struct {
 	deps
 
 	streams *limit.Places // of pages with live updates, by visitor
+	exports *export.Answers
 }
 
 // Lister lists an account's sessions; a *store.Store.
@@ -32,12 +34,8 @@ type Lister interface {
 	List(ctx context.Context, q lists.Query) (lists.Page, error)
 }
 
-const (
-	// listLimit is a page of the list: what somebody looks through at once.
-	listLimit = 25
-	// exportWrite bounds how long a client may take to read a page of an export.
-	exportWrite = 30 * time.Second
-)
+// listLimit is a page of the list: what somebody looks through at once.
+const listLimit = 25
 
 type sessionsData struct {
 	filters
@@ -55,17 +53,14 @@ func (h sessionPages) showSessions(w http.ResponseWriter, r *http.Request, v sit
 
 // drawSessions draws one page of a list.
 func (h sessionPages) drawSessions(w http.ResponseWriter, r *http.Request, v site.Visit, f filters) {
-	release, ok := h.AcquireList(w, v, v.Account.ID)
-	if !ok {
-		return
-	}
-	defer release()
-	ctx, cancel := context.WithTimeout(r.Context(), site.ListTimeout)
-	defer cancel()
 	d := sessionsData{filters: f}
 	q := h.query(v.Account.ID, f)
 	q.Cursor = page.Single(r.URL.Query(), "cursor")
-	list, err := h.List.List(ctx, q)
+	var list lists.Page
+	err := h.InSlot(v.Account.ID, func() (err error) {
+		list, err = h.listPage(r.Context(), q)
+		return err
+	})
 	switch {
 	case errors.Is(err, lists.ErrBadCursor):
 		page.SeeOther(w, h.Prefix+paths.Sessions)
@@ -96,7 +91,7 @@ func (h sessionPages) find(w http.ResponseWriter, r *http.Request, v site.Visit)
 	text := strings.TrimSpace(page.Single(r.PostForm, "q"))
 	id, rest := lists.Seek(text)
 	if id != "" {
-		ctx, cancel := site.Within(r)
+		ctx, cancel := h.Within(r)
 		defer cancel()
 		found, err := h.Sessions.ReadOf(ctx, v.Account.ID, id)
 		switch {
@@ -122,46 +117,39 @@ func (h sessionPages) find(w http.ResponseWriter, r *http.Request, v site.Visit)
 	}
 }
 
-// export answers GET /dashboard/export: all sessions that the filters let through. If it cannot continue, it
-// closes the connection, so that a partial list is not mistaken for a complete one.
+// export answers GET /dashboard/export: all sessions that the filters let through, as long as the visitor may
+// see them.
 func (h sessionPages) export(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	release, ok := h.AcquireList(w, v, v.Account.ID)
-	if !ok {
-		return
-	}
-	defer release()
 	values := r.URL.Query()
 	f := export.Format(form.Choose(values, "format", form.Choices("csv", "", "jsonl", "")))
 	if f == "" {
 		h.DrawProblem(w, &v, site.ProblemMalformed)
 		return
 	}
-	var out *export.Writer
-	control := http.NewResponseController(w)
-	q := h.query(v.Account.ID, h.readFilters(values, v.Account.ID))
-	err := export.Pages(r.Context(), q, h.listPage, func(views []facts.View) (err error) {
-		_ = control.SetWriteDeadline(time.Now().Add(exportWrite)) // as long as the client reads
-		if out == nil {
-			w.Header().Set("Content-Type", f.MediaType())
-			w.Header().Set("Content-Disposition", `attachment; filename="sessions.`+string(f)+`"`)
-			out, err = export.NewWriter(w, f)
-		}
-		if err == nil {
-			err = out.Write(views)
-		}
-		return err
+	err := h.exports.Write(w, r, export.Export{
+		Format: f, Query: h.query(v.Account.ID, h.readFilters(values, v.Account.ID)), List: h.listPage,
+		May:  func() error { return h.StillMay(r, v, access.ActionView) },
+		Of:   []string{v.Account.ID, v.Person()},
+		File: "sessions." + string(f),
 	})
 	switch {
 	case err == nil:
-	case out == nil:
-		h.Fail(w, r, &v, err)
+	case errors.Is(err, export.ErrTooMany):
+		w.Header().Set("Retry-After", "1")
+		h.DrawProblem(w, &v, problemTooManyExports)
 	default:
-		web.EventFrom(r.Context()).Err = err
-		panic(http.ErrAbortHandler)
+		h.Deny(w, r, v, err)
 	}
 }
 
-// listPage reads a page of an export.
+var problemTooManyExports = site.Problem{
+	Status: http.StatusTooManyRequests, Heading: "Many exports at once",
+	Lead: "Too many exports of this account, or of yours, are being downloaded right now, so this one was " +
+		"not.",
+	Next: "Wait until one of them has ended, then try again.",
+}
+
+// listPage reads a page of a list.
 func (h sessionPages) listPage(ctx context.Context, q lists.Query) (lists.Page, error) {
 	ctx, cancel := context.WithTimeout(ctx, site.ListTimeout)
 	defer cancel()

@@ -67,7 +67,7 @@ const headBytes = 40
 
 // showSession answers GET /dashboard/sessions/{session}.
 func (h sessionPages) showSession(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	s, entries, ok := h.session(ctx, w, r, v)
 	if !ok {
@@ -199,10 +199,10 @@ var (
 		facts.DeliveryDelivered: "{host} has the result. Nothing to do.",
 		facts.DeliveryRejected: "{host} got the callback and refused it, and it is not sent again " +
 			"automatically. Fix the receiver, then send it again.",
-		facts.DeliveryUnknown: "The callback may have reached {host} or not, and is not sent " +
+		facts.DeliveryUnknown: "The callback may or may not have reached {host}, and is not sent " +
 			"again automatically. Check there for this webhook-id before you send it again.",
-		facts.DeliveryUndeliverable: "Nothing was ever sent to {host}. Fix what kept it from being " +
-			"reached, then send it again.",
+		facts.DeliveryUndeliverable: "Nothing was ever sent to {host}. Fix the cause, then send it " +
+			"again.",
 	}
 )
 

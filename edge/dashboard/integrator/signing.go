@@ -32,7 +32,7 @@ type parcelSigning struct {
 
 // showSigning answers GET /dashboard/signing; with ?show=… it shows, once, what a POST made.
 func (h signingPages) showSigning(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	var p parcelSigning
 	if name := page.Single(r.URL.Query(), "show"); name != "" {
@@ -73,7 +73,7 @@ func (h signingPages) drawSigning(w http.ResponseWriter, r *http.Request, v site
 
 // reveal answers POST /dashboard/signing/reveal.
 func (h signingPages) reveal(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	secrets, err := h.Accounts.RevealSecrets(ctx, v.Actor(), v.Account.ID)
 	if err != nil {
@@ -100,7 +100,7 @@ func (h signingPages) handSigning(ctx context.Context, w http.ResponseWriter, r 
 
 // rotate answers POST /dashboard/signing/rotate.
 func (h signingPages) rotate(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	f := form.New(r)
 	overlap, known := graces[f.Text("overlap")]
@@ -122,7 +122,7 @@ func (h signingPages) rotate(w http.ResponseWriter, r *http.Request, v site.Visi
 
 // endOverlap answers POST /dashboard/signing/end.
 func (h signingPages) endOverlap(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	_, err := h.Accounts.EndRotation(ctx, v.Actor(), v.Account.ID)
 	switch {

@@ -111,7 +111,7 @@ type usageData struct {
 
 // showUsage answers GET /dashboard/usage.
 func (h accountPages) showUsage(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	now := monthOf(h.Now())
 	month := now

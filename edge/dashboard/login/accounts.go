@@ -28,7 +28,7 @@ type inviteData struct {
 
 // showInvite answers GET /dashboard/invite?token=…
 func (h accounts) showInvite(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	d := inviteData{Token: page.Single(r.URL.Query(), "token")}
 	var err error
@@ -65,7 +65,7 @@ func (h accounts) badInvite(w http.ResponseWriter, r *http.Request, err error) b
 
 // acceptInvite answers POST /dashboard/invite.
 func (h accounts) acceptInvite(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	l, err := h.Authenticate(ctx, r)
 	if err == nil && l.Subject == "" {
@@ -73,6 +73,9 @@ func (h accounts) acceptInvite(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil {
 		h.Deny(w, r, site.Visit{}, err)
+		return
+	}
+	if !site.TakeChange(h.Site, w, nil, l) {
 		return
 	}
 	token := page.Single(r.PostForm, "token")
@@ -95,7 +98,7 @@ func memberOf(l logins.Login) account.Member {
 // settle selects an account and redirects to it.
 func (h accounts) settle(w http.ResponseWriter, r *http.Request, l logins.Login, id string,
 	code site.FlashCode) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	switch err := h.Logins.Choose(ctx, l, id); {
 	case errors.Is(err, logins.ErrNotLoggedIn):
@@ -121,7 +124,7 @@ type newAccountData struct {
 func (h accounts) showNewAccount(w http.ResponseWriter, r *http.Request) { h.drawNewAccount(w, r, nil) }
 
 func (h accounts) drawNewAccount(w http.ResponseWriter, r *http.Request, f *form.Form) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	v, err := h.Authorize(ctx, r)
 	if err != nil && !errors.Is(err, site.ErrNoAccount) {
@@ -142,8 +145,9 @@ func (h accounts) drawNewAccount(w http.ResponseWriter, r *http.Request, f *form
 }
 
 // maxAccounts bounds how many accounts a person who creates another one may own: each has a quota of its own,
-// and every edge holds it in memory. The directory that counts them may be a moment behind; the operator's
-// commands have no such bound.
+// and every edge holds it in memory. What other edges made a moment ago may not count yet; the operator's
+// commands have no such bound. How fast somebody makes accounts who passes them on to others is bounded by
+// site.TakeName.
 const maxAccounts = 20
 
 // owned counts the accounts that somebody is an owner of.
@@ -158,7 +162,7 @@ func (h accounts) owned(l logins.Login) (n int) {
 
 // makeAccount answers POST /dashboard/new-account.
 func (h accounts) makeAccount(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	l, err := h.Authenticate(ctx, r)
 	if err != nil {
@@ -170,23 +174,33 @@ func (h accounts) makeAccount(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f := form.New(r)
-	if h.owned(l) >= maxAccounts {
+	m := memberOf(l)
+	end, ok := h.making.Begin(m.Identity().String(), maxAccounts, func() int { return h.owned(l) })
+	defer end()
+	if !ok {
 		f.Wrong("name", fmt.Sprintf(
 			"You own %d accounts, which is the limit here. Ask the operator of this service for another one.",
 			maxAccounts))
 		h.drawNewAccount(w, r, f)
 		return
 	}
-	m := memberOf(l)
+	if !h.TakeName(w, nil, m.Actor()) {
+		return
+	}
 	a, err := h.Accounts.CreateAccount(ctx, m.Actor(), f.Text("name"), m)
+	if a.ID != "" { // it is stored, even if its record is not
+		site.Await(ctx, func() bool {
+			return slices.ContainsFunc(h.Members.AccountsOf(l.Network, l.Subject),
+				func(known account.Account) bool { return known.ID == a.ID })
+		})
+	}
 	switch {
 	case err == nil:
 		h.settle(w, r, l, a.ID, flashAccountMade)
 	case errors.Is(err, account.ErrAccountExists):
 		f.Wrong("name",
-			"There is already an account with this name, or was within the last 90 days. Choose another "+
-				"one, or ask "+
-				"its owner to invite you.")
+			"Another account has this name, or had it within the last 90 days. Choose another one, or "+
+				"ask its owner to invite you.")
 		h.drawNewAccount(w, r, f)
 	case f.Take(err):
 		h.drawNewAccount(w, r, f)
@@ -197,7 +211,7 @@ func (h accounts) makeAccount(w http.ResponseWriter, r *http.Request) {
 
 // chooseAccount answers POST /dashboard/account: the switch between accounts.
 func (h accounts) chooseAccount(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	v, err := h.Authorize(ctx, r)
 	if err != nil {
@@ -207,6 +221,9 @@ func (h accounts) chooseAccount(w http.ResponseWriter, r *http.Request) {
 	id := page.Single(r.PostForm, "to")
 	if !slices.ContainsFunc(v.Accounts, func(a account.Account) bool { return a.ID == id }) {
 		h.DrawProblem(w, &v, site.ProblemNotFound)
+		return
+	}
+	if !site.TakeChange(h.Site, w, &v, v.Login) {
 		return
 	}
 	if err := h.Logins.Choose(ctx, v.Login, id); err != nil {

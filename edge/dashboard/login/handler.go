@@ -5,7 +5,6 @@ package login
 import (
 	"embed"
 	"errors"
-	"net/http"
 	"slices"
 	"time"
 
@@ -15,8 +14,6 @@ import (
 	"verifyd/edge/flow"
 	"verifyd/edge/limit"
 	"verifyd/edge/network"
-	"verifyd/edge/page"
-	"verifyd/edge/web"
 	"verifyd/natsconf/secretbox"
 	"verifyd/sessions/store"
 )
@@ -75,6 +72,7 @@ type Handler struct {
 
 	flows    flow.Cookies
 	browsers flow.Browsers
+	making   *limit.Making // of accounts, by identity
 }
 
 // New returns the handler.
@@ -92,43 +90,13 @@ func New(s *site.Site, c Config) (*Handler, error) {
 		Site: s, Config: c,
 		flows: flow.NewCookies(flow.Config{
 			Cookies: s.Cookies, Box: c.Key.Box(flowUse), Name: flowCookie, Path: paths.Login,
-			Max: maxFlows, Now: s.Now,
+			Max: maxFlows, Life: flowLife, Now: s.Now,
 		}),
 		browsers: flow.Browsers{
 			Cookies: s.Cookies, Name: browserCookie, Path: paths.Login, Life: flowLife,
 		},
+		making: limit.NewMaking(),
 	}, nil
-}
-
-// Routes returns the route table. GET includes HEAD, except for the return from an identity network: a HEAD
-// there would spend the attempt.
-func (h *Handler) Routes() []web.Route {
-	outside := func(next http.HandlerFunc) http.Handler { return page.Guard(h.HTTPS, next) }
-	posted := func(next http.HandlerFunc) http.Handler { return h.Posted(next) }
-	a := accounts{h}
-	return []web.Route{
-		paths.Get(paths.Root, outside(h.root)),
-		paths.Get(paths.Root+"/", outside(h.root)), // as people type it
-		paths.Get(paths.Login, outside(h.showLogin)),
-		paths.Post(paths.Login, h.Posted(h.bounded(h.leave))),
-		paths.Get(ReturnPath, outside(h.finish)),
-		{Method: http.MethodHead, Path: ReturnPath, Name: paths.RouteName(ReturnPath),
-			Handler: outside(refuseHead)},
-		paths.Get(pathLink, outside(h.showLink)),
-		paths.Post(pathLink, h.Posted(h.bounded(h.redeemLink))),
-		paths.Post(pathLogout, posted(h.logout)),
-
-		paths.Get(paths.Invite, outside(a.showInvite)),
-		paths.Post(paths.Invite, posted(a.acceptInvite)),
-		paths.Get(paths.NewAccount, outside(a.showNewAccount)),
-		paths.Post(paths.NewAccount, posted(a.makeAccount)),
-		paths.Post(pathAccount, posted(a.chooseAccount)),
-	}
-}
-
-func refuseHead(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Allow", http.MethodGet)
-	w.WriteHeader(http.StatusMethodNotAllowed)
 }
 
 // network returns the network of an id, or nil.

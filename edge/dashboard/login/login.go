@@ -31,7 +31,7 @@ func (h *Handler) root(w http.ResponseWriter, _ *http.Request) {
 
 // showLogin answers GET /dashboard/login.
 func (h *Handler) showLogin(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	next := paths.SafeNext(page.Single(r.URL.Query(), "next"))
 	// An invite is for a particular person, and a login link is not: a visitor with a login link logs in once
@@ -167,7 +167,7 @@ func (h *Handler) find(w http.ResponseWriter, r *http.Request, state string) (fl
 	case ok:
 		h.Attempts.OtherBrowser(limit.TripDashboard)
 	}
-	if !h.flows.Made(state) {
+	if !h.flows.Made(state) || !h.Attempts.MayVoid(flow.Hash(state), h.Now()) {
 		return flow.Flow{}, false
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), finishWithin)
@@ -248,7 +248,7 @@ func (h *Handler) showLink(w http.ResponseWriter, r *http.Request) {
 
 // redeemLink answers POST /dashboard/link.
 func (h *Handler) redeemLink(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	link, err := h.Accounts.RedeemLoginLink(ctx, page.Single(r.PostForm, "token"))
 	switch {
@@ -265,7 +265,7 @@ func (h *Handler) redeemLink(w http.ResponseWriter, r *http.Request) {
 
 // logout answers POST /dashboard/logout; with everywhere set, every login of the same identity ends.
 func (h *Handler) logout(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	l, err := h.Authenticate(ctx, r)
 	code := flashLoggedOut

@@ -24,13 +24,13 @@ var flashes = map[site.FlashCode]site.Flash{
 	flashDeclined:     {Tone: "caution", Text: "You did not finish the login. Nothing was done."},
 	flashFailed:       {Tone: "bad", Text: "The login did not finish. Nothing was done. You can try again."},
 	flashUnreachable: {
-		Tone: "bad", Text: "The identity network did not answer. Wait a moment, then try again.",
+		Tone: "bad", Text: "The identity network did not respond. Wait a moment, then try again.",
 	},
 	flashAccountMade: {Tone: "good", Text: "Your account is ready. Create an API key to start."},
-	flashJoined:      {Tone: "good", Text: "You are a member of this account now."},
+	flashJoined:      {Tone: "good", Text: "You are now a member of this account."},
 	flashAlreadyMember: {
 		Tone: "caution",
-		Text: "You are a member of this account already. The invite stays open for somebody else.",
+		Text: "You are already a member of this account. The invite stays open for somebody else.",
 	},
 }
 
@@ -44,7 +44,7 @@ var (
 	}
 	problemLost = site.Problem{
 		Status: http.StatusBadRequest, Heading: "We lost track of your login",
-		Lead: "This browser did not bring back the cookie that your login began with. It happens when " +
+		Lead: "This browser did not send back the cookie that your login began with. This happens when " +
 			"cookies are blocked, or when too much time has passed.",
 		Next: "Allow cookies for this site, then log in again.",
 	}
@@ -56,7 +56,7 @@ var (
 	}
 	problemInvite = site.Problem{
 		Status: http.StatusGone, Heading: "This invite cannot be used",
-		Lead: "It was accepted or withdrawn, it has expired, or the link is not complete.",
+		Lead: "It was accepted or withdrawn, has expired, or the link is incomplete.",
 		Next: "Ask whoever invited you for a new one.",
 	}
 )

@@ -23,9 +23,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go"
 
 	"verifyd/edge/account/access"
+	"verifyd/edge/account/entry"
 	"verifyd/natsconf"
 	"verifyd/natsconf/secretbox"
 	"verifyd/natsconf/topology"
@@ -82,22 +83,32 @@ type record struct {
 // Store keeps logins. Its methods are safe for concurrent use. Their errors, apart from those named, are
 // natsconf.ErrUnavailable.
 type Store struct {
-	kv  jetstream.KeyValue
-	box *secretbox.Box
-	now func() time.Time
+	conn *natsconf.Conn
+	box  *secretbox.Box
+	now  func() time.Time
 }
 
-// NewStore binds to the bucket. now is time.Now when nil.
-func NewStore(ctx context.Context, c *natsconf.Conn, key secretbox.Key, now func() time.Time) (*Store,
-	error) {
-	kv, err := c.JS.KeyValue(ctx, topology.BucketLogins)
-	if err != nil {
-		return nil, fmt.Errorf("open the logins: %w", err)
-	}
+// NewStore returns a store. now is time.Now when nil.
+func NewStore(c *natsconf.Conn, key secretbox.Key, now func() time.Time) *Store {
 	if now == nil {
 		now = time.Now
 	}
-	return &Store{kv: kv, box: key.Box(parcelUse), now: now}, nil
+	return &Store{conn: c, box: key.Box(parcelUse), now: now}
+}
+
+// get reads an entry.
+func (s *Store) get(ctx context.Context, key string) (entry.Entry, error) {
+	return entry.Get(ctx, s.conn, topology.BucketLogins, key)
+}
+
+// put stores an entry; revision as in entry.Put.
+func (s *Store) put(ctx context.Context, key string, data []byte, revision uint64) error {
+	return entry.Put(ctx, s.conn, topology.BucketLogins, key, data, revision)
+}
+
+// purge removes an entry; revision as in entry.Purge.
+func (s *Store) purge(ctx context.Context, key string, revision uint64) error {
+	return entry.Purge(ctx, s.conn, topology.BucketLogins, key, revision)
 }
 
 // Begin logs somebody in and returns the token for the cookie.
@@ -112,7 +123,7 @@ func (s *Store) Begin(ctx context.Context, l Login) (token string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if _, err := s.kv.Create(ctx, sessionKey(l.digest), data); err != nil {
+	if err := s.put(ctx, sessionKey(l.digest), data, 0); err != nil {
 		return "", unavailable("store the login", err)
 	}
 	return token, nil
@@ -123,15 +134,15 @@ func (s *Store) Find(ctx context.Context, token string) (Login, error) {
 	if len(token) != tokenLen {
 		return Login{}, ErrNotLoggedIn
 	}
-	e, err := s.kv.Get(ctx, sessionKey(digest(token)))
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
+	e, err := s.get(ctx, sessionKey(digest(token)))
+	if errors.Is(err, natsconf.ErrNotFound) {
 		return Login{}, ErrNotLoggedIn
 	}
 	if err != nil {
 		return Login{}, unavailable("read the login", err)
 	}
 	var r record
-	if json.Unmarshal(e.Value(), &r) != nil || r.Version != recordVersion {
+	if json.Unmarshal(e.Value, &r) != nil || r.Version != recordVersion {
 		return Login{}, ErrNotLoggedIn // of a newer build: log in again
 	}
 	l := r.Login
@@ -151,8 +162,8 @@ func (s *Store) Find(ctx context.Context, token string) (Login, error) {
 
 // Choose changes the selected account of a login.
 func (s *Store) Choose(ctx context.Context, l Login, account string) error {
-	e, err := s.kv.Get(ctx, sessionKey(l.digest))
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
+	e, err := s.get(ctx, sessionKey(l.digest))
+	if errors.Is(err, natsconf.ErrNotFound) {
 		return ErrNotLoggedIn // ended meanwhile: it must not come back by a write
 	}
 	if err != nil {
@@ -163,7 +174,7 @@ func (s *Store) Choose(ctx context.Context, l Login, account string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.kv.Update(ctx, sessionKey(l.digest), data, e.Revision()); err != nil {
+	if err := s.put(ctx, sessionKey(l.digest), data, e.Revision); err != nil {
 		return unavailable("store the login", err)
 	}
 	return nil
@@ -171,7 +182,7 @@ func (s *Store) Choose(ctx context.Context, l Login, account string) error {
 
 // End ends a login. A repeat is harmless.
 func (s *Store) End(ctx context.Context, l Login) error {
-	if err := s.kv.Purge(ctx, sessionKey(l.digest)); err != nil {
+	if err := s.purge(ctx, sessionKey(l.digest), 0); err != nil {
 		return unavailable("end the login", err)
 	}
 	return nil
@@ -180,7 +191,10 @@ func (s *Store) End(ctx context.Context, l Login) error {
 // EndAll ends every login of the same identity; for a login by a link, only that login.
 func (s *Store) EndAll(ctx context.Context, l Login) error {
 	if l.Subject != "" {
-		if _, err := s.kv.Put(ctx, epochKey(l), []byte(rand.Text())); err != nil {
+		m := &nats.Msg{
+			Subject: topology.BucketSubject(topology.BucketLogins, epochKey(l)), Data: []byte(rand.Text()),
+		}
+		if err := s.conn.PublishOne(ctx, topology.BucketStream(topology.BucketLogins), m); err != nil {
 			return unavailable("end the logins", err)
 		}
 	}
@@ -204,7 +218,7 @@ func (s *Store) Hand(ctx context.Context, l Login, what any) (name string, err e
 		return "", fmt.Errorf("encode parcel: %w", err)
 	}
 	name = newToken()
-	if _, err := s.kv.Create(ctx, parcelKey(name), s.box.Seal(whole, l.digest)); err != nil {
+	if err := s.put(ctx, parcelKey(name), s.box.Seal(whole, l.digest), 0); err != nil {
 		return "", unavailable("store the parcel", err)
 	}
 	return name, nil
@@ -216,21 +230,21 @@ func (s *Store) Take(ctx context.Context, l Login, name string, into any) error 
 	if len(name) != tokenLen {
 		return ErrNoParcel
 	}
-	e, err := s.kv.Get(ctx, parcelKey(name))
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
+	e, err := s.get(ctx, parcelKey(name))
+	if errors.Is(err, natsconf.ErrNotFound) {
 		return ErrNoParcel
 	}
 	if err != nil {
 		return unavailable("read the parcel", err)
 	}
-	whole, err := s.box.Open(e.Value(), l.digest)
+	whole, err := s.box.Open(e.Value, l.digest)
 	if err != nil {
 		return ErrNoParcel // another login's
 	}
 	// If two take it at once, the second removal sees another revision.
-	switch err := s.kv.Purge(ctx, parcelKey(name), jetstream.LastRevision(e.Revision())); {
+	switch err := s.purge(ctx, parcelKey(name), e.Revision); {
 	case err == nil:
-	case errors.Is(natsconf.Kind(err), natsconf.ErrConflict):
+	case errors.Is(err, natsconf.ErrConflict):
 		return ErrNoParcel
 	default: // it may still be stored: a reload asks again
 		return unavailable("take the parcel", err)
@@ -250,14 +264,14 @@ func (s *Store) epochOf(ctx context.Context, l Login) (string, error) {
 	if l.Subject == "" {
 		return "", nil
 	}
-	e, err := s.kv.Get(ctx, epochKey(l))
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
+	e, err := s.get(ctx, epochKey(l))
+	if errors.Is(err, natsconf.ErrNotFound) {
 		return "", nil
 	}
 	if err != nil {
 		return "", unavailable("read the epoch", err)
 	}
-	return string(e.Value()), nil
+	return string(e.Value), nil
 }
 
 func encode(l Login) ([]byte, error) {

@@ -23,11 +23,7 @@ func start(t *testing.T) (*logins.Store, *natsconf.Conn, *time.Time) {
 	t.Helper()
 	conn := natstest.Start(t)
 	now := time.Now()
-	s, err := logins.NewStore(t.Context(), conn, secretbox.NewKey(), func() time.Time { return now })
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s, conn, &now
+	return logins.NewStore(conn, secretbox.NewKey(), func() time.Time { return now }), conn, &now
 }
 
 func begin(t *testing.T, s *logins.Store, l logins.Login) (string, logins.Login) {

@@ -37,9 +37,9 @@ const (
 // Part is what site.New needs of this package.
 func Part() site.Part {
 	return site.Part{Files: webFiles, Pages: []string{"notices"}, Flashes: map[site.FlashCode]site.Flash{
-		flashRead: {Tone: "good", Text: "Marked as read, for you alone."},
+		flashRead: {Tone: "good", Text: "Marked as read, only for you."},
 		flashAddress: {
-			Tone: "good", Text: "Saved. What happens from now on is posted there, and nothing that is older.",
+			Tone: "good", Text: "Saved. Only what happens from now on is posted there.",
 		},
 	}}
 }
@@ -86,9 +86,9 @@ type data struct {
 
 // kinds has the page's name for each type of notice.
 var kinds = map[notice.Type]row{
-	notice.ReceiverFailing:   {Title: "Receiver fails", Tone: "bad", To: paths.Sessions, Where: "Sessions"},
+	notice.ReceiverFailing:   {Title: "Receiver failing", Tone: "bad", To: paths.Sessions, Where: "Sessions"},
 	notice.ReceiverRecovered: {Title: "Recovered", Tone: "good", To: paths.Sessions, Where: "Sessions"},
-	notice.OutcomeWaiting:    {Title: "To be decided", Tone: "bad", To: paths.Sessions, Where: "Sessions"},
+	notice.OutcomeWaiting:    {Title: "Decision needed", Tone: "bad", To: paths.Sessions, Where: "Sessions"},
 	notice.QuotaReached:      {Title: "Quota", Tone: "caution", To: paths.Usage, Where: "Usage"},
 	notice.KeyExpiring:       {Title: "Key expires", Tone: "caution", To: paths.Keys, Where: "API keys"},
 	notice.KeyExpired:        {Title: "Key expired", Tone: "bad", To: paths.Keys, Where: "API keys"},
@@ -115,7 +115,7 @@ func (h *Handler) show(w http.ResponseWriter, r *http.Request, v site.Visit) {
 }
 
 func (h *Handler) draw(w http.ResponseWriter, r *http.Request, v site.Visit, f *form.Form) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	all, err := h.notices.Seen(ctx, v.Account.ID, v.Actor())
 	if err != nil {
@@ -144,7 +144,7 @@ func (h *Handler) draw(w http.ResponseWriter, r *http.Request, v site.Visit, f *
 
 // markRead answers POST /dashboard/notices/read: what the page showed is read, and nothing that came after.
 func (h *Handler) markRead(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	err := h.notices.MarkRead(ctx, v.Account.ID, v.Actor(), page.Single(r.PostForm, "newest"))
 	if err != nil {
@@ -156,7 +156,7 @@ func (h *Handler) markRead(w http.ResponseWriter, r *http.Request, v site.Visit)
 
 // setAddress answers POST /dashboard/notices/address.
 func (h *Handler) setAddress(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	f := form.New(r)
 	var to urlpolicy.URL

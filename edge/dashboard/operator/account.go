@@ -71,18 +71,17 @@ func (h accountPages) showAccount(w http.ResponseWriter, r *http.Request, v site
 }
 
 func (h accountPages) drawAccount(w http.ResponseWriter, r *http.Request, v site.Visit, f *form.Form) {
-	release, ok := h.AcquireList(w, v, site.OperatorLists)
-	if !ok {
-		return
-	}
-	defer release()
 	ctx, cancel := context.WithTimeout(r.Context(), site.ListTimeout)
 	defer cancel()
 	a, ok := h.accountOf(ctx, w, r)
 	if !ok {
 		return
 	}
-	d, err := h.accountData(ctx, a)
+	var d accountData
+	err := h.InSlot(site.OperatorLists, func() (err error) {
+		d, err = h.accountData(ctx, a)
+		return err
+	})
 	if err != nil {
 		h.Fail(w, r, nil, err)
 		return
@@ -172,7 +171,7 @@ func (h accountPages) restore(w http.ResponseWriter, r *http.Request, v site.Vis
 }
 
 // errRenamed is returned if the account's name is not the one on the page.
-var errRenamed = errors.New("the account has another name by now")
+var errRenamed = errors.New("the account has been renamed in the meantime")
 
 // setVerified answers POST /dashboard/operator/accounts/{account}/verified: the mark is set for the name in
 // the form, or removed if there is none.
@@ -190,7 +189,7 @@ func (h accountPages) setVerified(w http.ResponseWriter, r *http.Request, v site
 // changeAccount calls do to change the account that a path names, and redirects to its page.
 func (h accountPages) changeAccount(w http.ResponseWriter, r *http.Request, v site.Visit, done site.FlashCode,
 	do func(ctx context.Context, f *form.Form, id string) error) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	f, id := form.New(r), r.PathValue("account")
 	err := do(ctx, f, id)

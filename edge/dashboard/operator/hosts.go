@@ -41,23 +41,20 @@ func (h *Handler) showHosts(w http.ResponseWriter, r *http.Request, v site.Visit
 }
 
 func (h *Handler) drawHosts(w http.ResponseWriter, r *http.Request, v site.Visit, f *form.Form) {
-	release, ok := h.AcquireList(w, v, site.OperatorLists)
-	if !ok {
-		return
-	}
-	defer release()
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
-	all, err := h.Fleet(ctx)
-	if err != nil {
-		h.Fail(w, r, nil, err)
-		return
-	}
 	d := hostsData{Lasting: lasting}
-	d.NoDispatcher = !slices.ContainsFunc(all, func(p fleet.Process) bool {
-		return slices.Contains(p.Roles, "dispatcher")
-	})
-	if d.Report, err = h.receivers(ctx, all); err != nil {
+	if err := h.InSlot(site.OperatorLists, func() error {
+		all, err := h.Fleet(ctx)
+		if err != nil {
+			return err
+		}
+		d.NoDispatcher = !slices.ContainsFunc(all, func(p fleet.Process) bool {
+			return slices.Contains(p.Roles, "dispatcher")
+		})
+		d.Report, err = h.receivers(ctx, all)
+		return err
+	}); err != nil {
 		h.Fail(w, r, nil, err)
 		return
 	}
@@ -72,7 +69,7 @@ func (h *Handler) drawHosts(w http.ResponseWriter, r *http.Request, v site.Visit
 
 // pause answers POST /dashboard/operator/hosts/pause.
 func (h *Handler) pause(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	f := form.New(r)
 	lasts, err := time.ParseDuration(f.Text("for"))
@@ -105,7 +102,7 @@ func (h *Handler) pause(w http.ResponseWriter, r *http.Request, v site.Visit) {
 
 // resume answers POST /dashboard/operator/hosts/resume.
 func (h *Handler) resume(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	p, err := h.Pauses.End(ctx, page.Single(r.PostForm, "host"), v.AsOperator().String())
 	_, isFault := errors.AsType[*urlpolicy.Fault](err)

@@ -32,22 +32,22 @@ var flashes = map[site.FlashCode]site.Flash{
 	},
 	flashRedriven: {
 		Tone: "good", Text: "They are on their way again, with the same webhook-ids. What was already " +
-			"due was left alone.",
+			"due was left out.",
 	},
 	flashDisabled: {
 		Tone: "caution", Text: "The account is disabled. Within a second its keys are refused and nobody " +
-			"signs in for it.",
+			"can sign in for it.",
 	},
-	flashEnabled:       {Tone: "good", Text: "The account is not disabled any more."},
+	flashEnabled:       {Tone: "good", Text: "The account is no longer disabled."},
 	flashDeletionAsked: {Tone: "caution", Text: "The account is out of service and will be deleted."},
-	flashRestored:      {Tone: "good", Text: "The account is not deleted."},
-	flashRestoreFirst:  {Tone: "caution", Text: "Its deletion was asked for. Take that back first."},
+	flashRestored:      {Tone: "good", Text: "The deletion was canceled."},
+	flashRestoreFirst:  {Tone: "caution", Text: "Its deletion was requested. Cancel that first."},
 	flashOtherName: {
-		Tone: "caution", Text: "The account is called otherwise by now, so no mark was set. Look at the " +
-			"name again.",
+		Tone: "caution", Text: "The account has been renamed in the meantime, so no mark was set. Check " +
+			"the name again.",
 	},
 	flashMoved: {
-		Tone: "good", Text: "They are a member of this account now, and of the other one no more. It takes " +
+		Tone: "good", Text: "They are now a member of this account, and no longer of the other. This takes " +
 			"effect with their next click.",
 	},
 	flashMarked:        {Tone: "good", Text: "Saved. Users see it within a second."},
@@ -57,11 +57,11 @@ var flashes = map[site.FlashCode]site.Flash{
 var (
 	problemNoAccount = site.Problem{
 		Status: http.StatusNotFound, Heading: "There is no such account",
-		Lead: "No account has this id, and none had it.", Next: "Go back to the list of accounts.",
+		Lead: "No account has or had this id.", Next: "Go back to the list of accounts.",
 	}
 	problemNoSession = site.Problem{
 		Status: http.StatusNotFound, Heading: "There is no such session",
-		Lead: "It is not kept any more, or there never was one.", Next: "Go back to the list you came from.",
+		Lead: "It is no longer kept, or never existed.", Next: "Go back to the list you came from.",
 	}
 )
 

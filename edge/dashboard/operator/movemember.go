@@ -33,7 +33,7 @@ func (d moveData) Was(r access.Role) bool { return d.Member.Role == r }
 // showMove answers GET /dashboard/operator/accounts/{account}/move-member?network=…&subject=…: the search for
 // the other account, and the choice of one. Names can look alike, so each is shown with its id.
 func (h accountPages) showMove(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	q := r.URL.Query()
 	h.drawMove(ctx, w, r, v, moveQuery{
@@ -75,7 +75,7 @@ func (h accountPages) drawMove(ctx context.Context, w http.ResponseWriter, r *ht
 
 // moveMember answers POST /dashboard/operator/accounts/{account}/move-member.
 func (h accountPages) moveMember(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	f, from := form.New(r), r.PathValue("account")
 	q := moveQuery{
@@ -83,7 +83,7 @@ func (h accountPages) moveMember(w http.ResponseWriter, r *http.Request, v site.
 	}
 	to := f.Text("to")
 	if to == "" {
-		f.Wrong("to", "Choose the account that they come to.")
+		f.Wrong("to", "Choose the account that they move to.")
 		h.drawMove(ctx, w, r, v, q, f)
 		return
 	}
@@ -96,14 +96,13 @@ func (h accountPages) moveMember(w http.ResponseWriter, r *http.Request, v site.
 		h.Done(w, site.FlashGone, paths.Of(paths.OperatorAccount, from))
 		return
 	case errors.Is(err, account.ErrLastOwner):
-		f.Wrong("to", "They are the last owner of the account that they are in. Make somebody else an owner "+
-			"there first.")
+		f.Wrong("to", "They are the last owner of their account. Make somebody else an owner there first.")
 	case errors.Is(err, account.ErrAlreadyMember):
-		f.Wrong("to", "They are in that account already. Choose another one, or remove them here.")
+		f.Wrong("to", "They are already in that account. Choose another one, or remove them here.")
 	case errors.Is(err, account.ErrFull):
-		f.Wrong("to", "That account has as many members and open invites as it can. Choose another one.")
+		f.Wrong("to", "That account has the maximum number of members and open invites. Choose another one.")
 	case errors.Is(err, account.ErrNoAccount):
-		f.Wrong("to", "There is no such account any more. Look for it again.")
+		f.Wrong("to", "That account no longer exists. Search again.")
 	case !f.Take(err):
 		h.Fail(w, r, nil, err)
 		return

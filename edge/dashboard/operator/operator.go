@@ -11,11 +11,8 @@ import (
 	"net/http"
 
 	"verifyd/edge/account"
-	"verifyd/edge/account/audit"
-	"verifyd/edge/dashboard/paths"
 	"verifyd/edge/dashboard/site"
 	"verifyd/edge/page"
-	"verifyd/edge/web"
 	"verifyd/natsconf/fleet"
 	"verifyd/sessions/pauses"
 	"verifyd/sessions/store"
@@ -66,50 +63,10 @@ func New(s *site.Site, c Config) (*Handler, error) {
 	return &Handler{s, c}, nil
 }
 
-// The paths that change something.
-const (
-	pathPause   = "/dashboard/operator/hosts/pause"
-	pathResume  = "/dashboard/operator/hosts/resume"
-	pathRedrive = "/dashboard/operator/undelivered/redrive"
-	pathFind    = "/dashboard/operator/search"
-
-	pathDisable  = paths.OperatorAccount + "/disable"
-	pathEnable   = paths.OperatorAccount + "/enable"
-	pathDelete   = paths.OperatorAccount + "/delete"
-	pathRestore  = paths.OperatorAccount + "/restore"
-	pathVerified = paths.OperatorAccount + "/verified"
-	pathMove     = paths.OperatorAccount + "/move-member"
-)
-
-// Routes returns the route table.
-func (h *Handler) Routes() []web.Route {
-	a := accountPages{h}
-	return []web.Route{
-		paths.Get(paths.Operator, h.read(h.showService)),
-		paths.Get(paths.OperatorAccounts, h.read(h.showAccounts)),
-		paths.Get(paths.OperatorAccount, h.read(a.showAccount)),
-		paths.Post(pathDisable, h.mutate(a.disable)),
-		paths.Post(pathEnable, h.mutate(a.enable)),
-		paths.Post(pathDelete, h.mutate(a.askDeletion)),
-		paths.Post(pathRestore, h.mutate(a.restore)),
-		paths.Post(pathVerified, h.mutate(a.setVerified)),
-		paths.Get(pathMove, h.read(a.showMove)),
-		paths.Post(pathMove, h.mutate(a.moveMember)),
-		paths.Get(paths.OperatorSession, h.read(h.showSession)),
-		paths.Get(paths.OperatorHosts, h.read(h.showHosts)),
-		paths.Post(pathPause, h.mutate(h.pause)),
-		paths.Post(pathResume, h.mutate(h.resume)),
-		paths.Post(pathFind, h.mutate(h.find)),
-		paths.Get(paths.Undelivered, h.read(h.showUndelivered)),
-		paths.Post(pathRedrive, h.mutate(h.redrive)),
-		paths.Get(paths.OperatorAudit, h.read(h.showAudit)),
-	}
-}
-
 // read admits operators to one of their pages.
 func (h *Handler) read(next site.Page) http.Handler {
 	return page.Guard(h.HTTPS, func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := site.Within(r)
+		ctx, cancel := h.Within(r)
 		defer cancel()
 		l, err := h.Authenticate(ctx, r)
 		if err != nil {
@@ -138,14 +95,4 @@ func (h *Handler) mutate(next site.Page) http.Handler { return h.Posted(h.read(n
 func (h *Handler) drawPage(w http.ResponseWriter, r *http.Request, v site.Visit, shown site.View) {
 	shown.Visit, shown.Operating, shown.Flash = &v, true, h.TakeFlash(w, r)
 	h.Draw(w, shown)
-}
-
-// showAudit answers GET /dashboard/operator/audit: what concerns the whole service, newest first.
-func (h *Handler) showAudit(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	d, ok := h.AuditLog(w, r, audit.ServiceLog, paths.OperatorAudit)
-	if ok {
-		h.drawPage(w, r, v, site.View{
-			Page: "operatoraudit", Title: "Audit log", Nav: "operator-audit", Data: d,
-		})
-	}
 }

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"time"
 
+	"verifyd/edge/account/audit"
+	"verifyd/edge/dashboard/paths"
 	"verifyd/edge/dashboard/site"
 	"verifyd/natsconf/fleet"
 	"verifyd/sessions/facts"
@@ -30,14 +32,13 @@ type verdictCount struct {
 
 // showService answers GET /dashboard/operator: what runs, what waits, and where.
 func (h *Handler) showService(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	release, ok := h.AcquireList(w, v, site.OperatorLists)
-	if !ok {
-		return
-	}
-	defer release()
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
-	d, err := h.service(ctx)
+	var d serviceData
+	err := h.InSlot(site.OperatorLists, func() (err error) {
+		d, err = h.service(ctx)
+		return err
+	})
 	if err != nil {
 		h.Fail(w, r, nil, err)
 		return
@@ -64,4 +65,14 @@ func (h *Handler) service(ctx context.Context) (serviceData, error) {
 	d.Backlog = fleet.Newest(d.Processes)
 	d.Receivers, err = h.receivers(ctx, d.Processes)
 	return d, err
+}
+
+// showAudit answers GET /dashboard/operator/audit: what concerns the whole service, newest first.
+func (h *Handler) showAudit(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	d, ok := h.AuditLog(w, r, audit.ServiceLog, paths.OperatorAudit)
+	if ok {
+		h.drawPage(w, r, v, site.View{
+			Page: "operatoraudit", Title: "Audit log", Nav: "operator-audit", Data: d,
+		})
+	}
 }

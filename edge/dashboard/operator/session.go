@@ -30,7 +30,7 @@ type sessionData struct {
 
 // showSession answers GET /dashboard/operator/sessions/{session}: what happened, and not to whom.
 func (h *Handler) showSession(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	id, err := sessions.ParseID(r.PathValue("session"))
 	// never by its token, which would be in the address

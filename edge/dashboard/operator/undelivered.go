@@ -48,11 +48,6 @@ var endedChoices = func() (choices []form.Choice) {
 
 // showUndelivered answers GET /dashboard/operator/undelivered: deliveries that failed, newest first.
 func (h *Handler) showUndelivered(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	release, ok := h.AcquireList(w, v, site.OperatorLists)
-	if !ok {
-		return
-	}
-	defer release()
 	ctx, cancel := context.WithTimeout(r.Context(), site.ListTimeout)
 	defer cancel()
 	q := r.URL.Query()
@@ -63,7 +58,11 @@ func (h *Handler) showUndelivered(w http.ResponseWriter, r *http.Request, v site
 		States: endedChoices, Max: redrive.Max,
 	}
 	d.Filtered = d.State+d.Host+d.Text+d.Search != ""
-	found, err := h.Sessions.FindDeliveries(ctx, h.undeliveredQuery(d))
+	var found lists.Deliveries
+	err := h.InSlot(site.OperatorLists, func() (err error) {
+		found, err = h.Sessions.FindDeliveries(ctx, h.undeliveredQuery(d))
+		return err
+	})
 	if err != nil {
 		h.Fail(w, r, nil, err)
 		return
@@ -103,7 +102,7 @@ func (h *Handler) find(w http.ResponseWriter, r *http.Request, _ site.Visit) {
 	text := strings.TrimSpace(page.Single(r.PostForm, "q"))
 	id, rest := lists.Seek(text)
 	if id != "" {
-		ctx, cancel := site.Within(r)
+		ctx, cancel := h.Within(r)
 		defer cancel()
 		switch _, err := h.Sessions.Read(ctx, id); {
 		case err == nil:
@@ -147,7 +146,7 @@ func (h *Handler) undeliveredRow(v facts.View) undeliveredRow {
 
 // redrive answers POST /dashboard/operator/undelivered/redrive: the sessions that were ticked are sent again.
 func (h *Handler) redrive(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	ctx, cancel := site.Within(r)
+	ctx, cancel := h.Within(r)
 	defer cancel()
 	ids, ok := redrive.ParseIDs(r.PostForm["session"])
 	switch {

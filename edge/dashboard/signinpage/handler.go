@@ -13,13 +13,12 @@ import (
 	"errors"
 	"net/http"
 	"sync"
+	"time"
 
 	"verifyd/edge/account"
-	"verifyd/edge/account/access"
 	"verifyd/edge/account/branding/logo"
-	"verifyd/edge/dashboard/paths"
 	"verifyd/edge/dashboard/site"
-	"verifyd/edge/web"
+	"verifyd/edge/limit"
 )
 
 //go:embed web
@@ -45,8 +44,19 @@ const (
 )
 
 // maxUpload is above the maximum of a logo, so that the error for a somewhat too large file is shown at its
-// field.
-const maxUpload = 4 * logo.MaxFileBytes
+// field; the form's other fields are small.
+const maxUpload = 2*logo.MaxFileBytes + 64<<10
+
+// logoRate is how many logos an account may upload: as many as somebody tries in a row, and then one a
+// minute. A file of a few bytes can take as long to read as a whole photograph.
+var logoRate = account.Rate{Count: 1, Per: time.Minute, Burst: 10}
+
+// problemTooMany describes what happened, then what to do.
+var problemTooMany = site.Problem{
+	Status: http.StatusTooManyRequests, Heading: "Slow down a little",
+	Lead: "Many logos of this account were uploaded within minutes, so nothing was changed now.",
+	Next: "Wait a minute, go back, and press the button again.",
+}
 
 // Config is what the pages need in addition to the site.
 type Config struct {
@@ -60,6 +70,7 @@ type Handler struct {
 	*site.Site
 
 	config Config
+	rate   *limit.Rates // of logos, by account
 	// logos are read one at a time: each may take some tens of megabytes for a moment.
 	logos sync.Mutex
 }
@@ -69,19 +80,9 @@ func New(s *site.Site, c Config) (*Handler, error) {
 	if c.Draw != nil && len(c.States) == 0 {
 		return nil, errors.New("dashboard: a preview needs States")
 	}
-	return &Handler{Site: s, config: c}, nil
-}
-
-// Routes returns the route table.
-func (h *Handler) Routes() []web.Route {
-	look := paths.Post(pathLook, h.Upload(access.ActionBranding, maxUpload, h.setLook))
-	look.MaxBody = maxUpload
-	return []web.Route{
-		paths.Get(pathPage, h.Read(access.ActionView, h.show)),
-		paths.Get(pathPreview, h.Read(access.ActionView, h.preview)),
-		look,
-		paths.Post(pathReturnURL, h.Mutate(access.ActionBranding, h.setReturnURL)),
-		paths.Post(pathReturnOrigins, h.Mutate(access.ActionBranding, h.setReturnOrigins)),
-		paths.Post(pathBinding, h.Mutate(access.ActionBranding, h.setBinding)),
+	rate, err := limit.NewRates(logoRate)
+	if err != nil {
+		return nil, err
 	}
+	return &Handler{Site: s, config: c, rate: rate}, nil
 }

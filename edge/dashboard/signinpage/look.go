@@ -1,8 +1,10 @@
 package signinpage
 
 import (
+	"mime/multipart"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"verifyd/edge/account"
@@ -14,6 +16,7 @@ import (
 	"verifyd/edge/dashboard/form"
 	"verifyd/edge/dashboard/site"
 	"verifyd/edge/page"
+	"verifyd/edge/web"
 )
 
 // A colour field always has a value, so a checkbox next to it enables it.
@@ -34,11 +37,12 @@ type swatch struct {
 }
 
 var swatches = []swatch{
-	{fieldColour, "Sign", "The ground of the first letter of the account’s name, where there is no logo.",
+	{fieldColour, "Sign", "The background of the first letter of the account’s name, if there is no logo.",
 		"#1f5fd0",
 		func(a *account.Account) *string { return &a.Colour }},
 	{branding.Button, "Main button",
-		"On light and dark pages. Its text is dark or white, whichever reads better. Without it: as links.",
+		"On light and dark pages. Its text is dark or white, whichever is easier to read. Without it: as " +
+			"links.",
 		"#1f5fd0", func(a *account.Account) *string { return &a.Branding.Button }},
 	{branding.Accent, "Links on light pages", "Must stand out from a page that is nearly white.", "#1f5fd0",
 		func(a *account.Account) *string { return &a.Branding.Accent }},
@@ -146,6 +150,14 @@ func (h *Handler) preview(w http.ResponseWriter, r *http.Request, v site.Visit) 
 
 // setLook answers POST /dashboard/sign-in-page/look: the whole appearance, or nothing.
 func (h *Handler) setLook(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	file := page.File(r, fieldLogo)
+	if file != nil {
+		if d := h.rate.Allow(account.Key{ID: v.Account.ID}, h.Now()); !d.Allowed {
+			w.Header().Set("Retry-After", strconv.FormatInt(web.Seconds(d.RetryAfter), 10))
+			h.DrawProblem(w, &v, problemTooMany)
+			return
+		}
+	}
 	h.change(w, r, v, func(f *form.Form) error {
 		var to accountstore.Look
 		for _, s := range swatches {
@@ -158,12 +170,12 @@ func (h *Handler) setLook(w http.ResponseWriter, r *http.Request, v site.Visit) 
 				branding.AccentDark: &to.AccentDark,
 			}[s.name] = &value
 		}
-		picture, err := h.picture(r, f)
+		picture, err := h.picture(file, f)
 		if err != nil {
 			return err
 		}
 		to.Logo = picture
-		ctx, cancel := site.Within(r)
+		ctx, cancel := h.Within(r)
 		defer cancel()
 		return h.Accounts.SetLook(ctx, v.Actor(), v.Account.ID, to)
 	})
@@ -171,20 +183,25 @@ func (h *Handler) setLook(w http.ResponseWriter, r *http.Request, v site.Visit) 
 
 // picture returns the logo that a form uploads, or an empty one if it removes the logo; nil if it does
 // neither.
-func (h *Handler) picture(r *http.Request, f *form.Form) (**branding.Logo, error) {
-	file, err := page.File(r, fieldLogo)
+func (h *Handler) picture(file *multipart.FileHeader, f *form.Form) (**branding.Logo, error) {
 	var l *branding.Logo
-	switch {
-	case err != nil:
-		return nil, err
-	case file == nil && f.Text(fieldNoLogo) == "":
-		return nil, nil //nolint:nilnil // as it is
-	case file != nil:
-		h.logos.Lock()
-		defer h.logos.Unlock()
-		if l, err = logo.Read(file); err != nil {
-			return nil, &input.Error{Field: fieldLogo, Detail: err.Error()}
+	if file == nil {
+		if f.Text(fieldNoLogo) == "" {
+			return nil, nil //nolint:nilnil // as it is
 		}
+		return &l, nil
+	}
+	if err := logo.CheckSize(file.Size); err != nil {
+		return nil, &input.Error{Field: fieldLogo, Detail: err.Error()}
+	}
+	h.logos.Lock()
+	defer h.logos.Unlock()
+	data, err := page.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if l, err = logo.Read(data); err != nil {
+		return nil, &input.Error{Field: fieldLogo, Detail: err.Error()}
 	}
 	return &l, nil
 }

@@ -67,7 +67,7 @@ func (h *Handler) draw(w http.ResponseWriter, r *http.Request, v site.Visit, f *
 // setReturnURL answers POST /dashboard/sign-in-page/return-url.
 func (h *Handler) setReturnURL(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	h.change(w, r, v, func(f *form.Form) error {
-		ctx, cancel := site.Within(r)
+		ctx, cancel := h.Within(r)
 		defer cancel()
 		return h.Accounts.SetReturnURL(ctx, v.Actor(), v.Account.ID,
 			strings.TrimSpace(f.Text(fieldReturnURL)))
@@ -77,7 +77,7 @@ func (h *Handler) setReturnURL(w http.ResponseWriter, r *http.Request, v site.Vi
 // setReturnOrigins answers POST /dashboard/sign-in-page/return-origins.
 func (h *Handler) setReturnOrigins(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	h.change(w, r, v, func(f *form.Form) error {
-		ctx, cancel := site.Within(r)
+		ctx, cancel := h.Within(r)
 		defer cancel()
 		return h.Accounts.SetReturnOrigins(ctx, v.Actor(), v.Account.ID,
 			strings.Fields(f.Text(fieldReturnOrigins)))
@@ -87,7 +87,7 @@ func (h *Handler) setReturnOrigins(w http.ResponseWriter, r *http.Request, v sit
 // setBinding answers POST /dashboard/sign-in-page/binding.
 func (h *Handler) setBinding(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	h.change(w, r, v, func(f *form.Form) error {
-		ctx, cancel := site.Within(r)
+		ctx, cancel := h.Within(r)
 		defer cancel()
 		level := proof.Level(f.Text(fieldBinding))
 		maxUsers, err := strconv.Atoi(cmp.Or(f.Text(fieldMaxUsers), "0"))

@@ -25,9 +25,9 @@ var deeds = map[string]string{
 	life.Enabled:           "Account enabled",
 	life.NameGranted:       "Name granted by the operator",
 	life.Verified:          "Verified mark given",
-	life.Unverified:        "Verified mark taken away",
-	life.DeletionAsked:     "Deletion asked for",
-	life.Restored:          "Deletion taken back",
+	life.Unverified:        "Verified mark removed",
+	life.DeletionAsked:     "Deletion requested",
+	life.Restored:          "Deletion canceled",
 	life.MovedOut:          "Member moved to another account",
 	life.MovedIn:           "Member moved here",
 	life.Deleted:           "Account deleted",
@@ -84,7 +84,7 @@ type AuditPage struct {
 
 // AuditLog reads the page of a log that a request asks for. It answers the request if the log cannot be read.
 func (s *Site) AuditLog(w http.ResponseWriter, r *http.Request, of, path string) (d AuditPage, ok bool) {
-	ctx, cancel := Within(r)
+	ctx, cancel := s.Within(r)
 	defer cancel()
 	cursor := page.Single(r.URL.Query(), "cursor")
 	log, err := s.Accounts.Audit(ctx, of, cursor, auditLimit)

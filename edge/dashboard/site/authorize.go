@@ -13,6 +13,7 @@ import (
 	"verifyd/edge/dashboard/form"
 	"verifyd/edge/dashboard/logins"
 	"verifyd/edge/dashboard/paths"
+	"verifyd/edge/limit"
 	"verifyd/edge/network"
 	"verifyd/edge/page"
 	"verifyd/edge/web"
@@ -98,7 +99,32 @@ func (s *Site) Authorize(ctx context.Context, r *http.Request) (Visit, error) {
 	if err != nil {
 		return Visit{}, err
 	}
-	v := Visit{Login: l}
+	return s.visit(ctx, l)
+}
+
+// StillMay returns nil if a visitor may still take an action in the account in which they came, whichever one
+// they have chosen since. It is for answers that take long; Deny answers its errors, those of Authorize and
+// access.ErrNotAllowed.
+func (s *Site) StillMay(r *http.Request, v Visit, action access.Action) error {
+	ctx, cancel := s.Within(r)
+	defer cancel()
+	l, err := s.Authenticate(ctx, r)
+	if err != nil {
+		return err
+	}
+	if l.LinkID == "" { // a link leads into its own account alone
+		l.Account = v.Account.ID
+	}
+	now, err := s.visit(ctx, l)
+	if err == nil && (now.Account.ID != v.Account.ID || !now.May(action)) {
+		err = access.ErrNotAllowed
+	}
+	return err
+}
+
+// visit finds out in which account somebody is who is logged in.
+func (s *Site) visit(ctx context.Context, l logins.Login) (v Visit, err error) {
+	v.Login = l
 	if v.Operator, err = s.IsOperator(ctx, l); err != nil {
 		return v, err
 	}
@@ -141,7 +167,7 @@ type Page func(w http.ResponseWriter, r *http.Request, v Visit)
 // Read admits visitors who may take an action to a page.
 func (s *Site) Read(action access.Action, next Page) http.Handler {
 	return page.Guard(s.HTTPS, func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := Within(r)
+		ctx, cancel := s.Within(r)
 		defer cancel()
 		v, err := s.Authorize(ctx, r)
 		if err != nil {
@@ -169,15 +195,34 @@ func (s *Site) Mutate(action access.Action, next Page) http.Handler {
 			s.DrawProblem(w, &v, problemOtherAccount)
 			return
 		}
-		next(w, r, v)
+		if TakeChange(s, w, &v, v.Login) {
+			next(w, r, v)
+		}
 	}))
 }
+
+// maxUploads bounds the forms with files that are read at once, each with some megabytes in memory. An
+// account and a person send one at a time.
+const maxUploads = 8
 
 // Upload is Mutate for a form with files of at most so many bytes. It is read once the sender is known to be
 // allowed.
 func (s *Site) Upload(action access.Action, maxBytes int64, next Page) http.Handler {
 	return s.own(s.Read(action, func(w http.ResponseWriter, r *http.Request, v Visit) {
-		if status := page.ReadUpload(w, r, maxBytes); status != 0 {
+		release, err := s.uploads.Acquire(limit.Share{Of: v.Account.ID, Max: 1},
+			limit.Share{Of: v.Person(), Max: 1})
+		if err != nil {
+			w.Header().Set("Retry-After", "1")
+			s.DrawProblem(w, &v, problemTooManyUploads)
+			return
+		}
+		defer release()
+		switch status := page.ReadUpload(w, r, maxBytes); status {
+		case 0:
+		case http.StatusRequestEntityTooLarge:
+			s.DrawProblem(w, &v, problemTooLarge)
+			return
+		default:
 			s.DrawProblem(w, &v, ProblemMalformed.with(status))
 			return
 		}
@@ -185,7 +230,9 @@ func (s *Site) Upload(action access.Action, maxBytes int64, next Page) http.Hand
 			s.DrawProblem(w, &v, problemOtherAccount)
 			return
 		}
-		next(w, r, v)
+		if TakeChange(s, w, &v, v.Login) {
+			next(w, r, v)
+		}
 	}))
 }
 
@@ -237,7 +284,7 @@ func (s *Site) Deny(w http.ResponseWriter, r *http.Request, v Visit, err error) 
 	}
 }
 
-// Fail answers for an error of the store.
+// Fail answers for an error of the store, or of InSlot.
 func (s *Site) Fail(w http.ResponseWriter, r *http.Request, v *Visit, err error) {
 	if v != nil && v.Account.ID == "" {
 		v = nil
@@ -247,6 +294,9 @@ func (s *Site) Fail(w http.ResponseWriter, r *http.Request, v *Visit, err error)
 		s.DrawProblem(w, v, problemDisabled)
 	case errors.Is(err, access.ErrNotAllowed):
 		s.DrawProblem(w, v, ProblemForbidden)
+	case noSlot(err):
+		w.Header().Set("Retry-After", "1")
+		s.DrawProblem(w, v, problemTooManyLists)
 	case errors.Is(err, natsconf.ErrUncertain):
 		web.EventFrom(r.Context()).Err = err
 		s.DrawProblem(w, v, ProblemUncertain)
@@ -254,6 +304,12 @@ func (s *Site) Fail(w http.ResponseWriter, r *http.Request, v *Visit, err error)
 		web.EventFrom(r.Context()).Err = err
 		s.DrawProblem(w, v, problemUnavailable)
 	}
+}
+
+// noSlot reports whether an error is one of limit.Places.Acquire.
+func noSlot(err error) bool {
+	_, ok := errors.AsType[*limit.ShareError](err)
+	return ok || errors.Is(err, limit.ErrNoPlace)
 }
 
 func (s *Site) forbidden(w http.ResponseWriter, v Visit, action access.Action) {

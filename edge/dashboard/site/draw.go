@@ -5,7 +5,6 @@ import (
 	"embed"
 	"fmt"
 	"html/template"
-	"io/fs"
 	"net/http"
 	"strconv"
 	"strings"
@@ -21,14 +20,6 @@ import (
 
 //go:embed web
 var webFiles embed.FS
-
-// Part is one package's share of the dashboard.
-type Part struct {
-	Files     fs.FS // has web/NAME.html for each page
-	Pages     []string
-	Functions template.FuncMap // that its templates may call in addition to those of all pages
-	Flashes   map[FlashCode]Flash
-}
 
 // templates turns views into HTML. Each page is drawn inside web/frame.html.
 type templates struct {

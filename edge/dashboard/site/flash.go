@@ -29,7 +29,7 @@ type Flash struct{ Tone, Text string }
 
 var sharedFlashes = map[FlashCode]Flash{
 	flashLoginFirst:   {"caution", "You were logged out, so nothing was done. Log in, then do it again."},
-	FlashDeliveryOpen: {"caution", "The callback is waiting or being sent already, so nothing was added."},
+	FlashDeliveryOpen: {"caution", "The callback is already waiting or being sent, so nothing was added."},
 	FlashGone:         {"caution", "That is already gone."},
 }
 

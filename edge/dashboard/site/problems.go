@@ -29,9 +29,9 @@ var (
 	}
 	problemDisabled = Problem{
 		Status: http.StatusForbidden, Heading: "This account is disabled",
-		Lead: "The operator of this service has taken it out of service, or an owner wants it deleted. " +
+		Lead: "The operator has taken it out of service, or an owner has requested its deletion. " +
 			"Nothing was changed.",
-		Next: "Ask the operator, or an owner. Everything is as it was once the account is in service again.",
+		Next: "Ask the operator, or an owner. It works as before once it is in service again.",
 	}
 	problemForeign = Problem{
 		Status: http.StatusForbidden, Heading: "Please start from the dashboard",
@@ -41,18 +41,28 @@ var (
 	}
 	ProblemMalformed = Problem{
 		Status: http.StatusBadRequest, Heading: "That did not work",
-		Lead: "What arrived here does not come from our page. Nothing was done.",
+		Lead: "What arrived here did not come from our page. Nothing was done.",
 		Next: "Go back, reload the page, and try again.",
 	}
 	problemOtherAccount = Problem{
 		Status: http.StatusConflict, Heading: "You are in another account now",
-		Lead: "This form belongs to a different account than the one you are viewing, so nothing was done.",
+		Lead: "This form belongs to a different account from the one you are viewing, so nothing was done.",
 		Next: "Switch to the account you mean, and do it again there.",
 	}
 	problemTooManyLists = Problem{
-		Status: http.StatusTooManyRequests, Heading: "Many lists at once",
+		Status: http.StatusTooManyRequests, Heading: "Too many lists at once",
 		Lead: "Too many lists are being loaded for this account right now, so this one was not.",
 		Next: "Wait a second, then load the page again.",
+	}
+	problemTooManyUploads = Problem{
+		Status: http.StatusTooManyRequests, Heading: "Many files at once",
+		Lead: "Too many files are being uploaded right now, so this one was not. Nothing was changed.",
+		Next: "Wait a few seconds, go back, and press the button again.",
+	}
+	problemTooLarge = Problem{
+		Status: http.StatusRequestEntityTooLarge, Heading: "That file is too large",
+		Lead: "It was not read to its end, so nothing was changed.",
+		Next: "Go back, choose a smaller file, and try again.",
 	}
 	problemUnavailable = Problem{
 		Status: http.StatusServiceUnavailable, Heading: "One moment, please",

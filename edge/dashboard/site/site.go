@@ -1,9 +1,12 @@
 package site
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"html/template"
+	"io/fs"
 	"net/http"
 	"slices"
 	"strings"
@@ -33,7 +36,7 @@ type Notices interface {
 	Unread(ctx context.Context, account string, who access.Actor) (int, error)
 }
 
-// Config is what a Site needs. All of it is required but SignIn.
+// Config is what a Site needs. All of it is required but SignIn and StoreWait.
 type Config struct {
 	BaseURL  string             // {base_url} of the contract, with its path prefix where it has one
 	Networks []*network.Network // by which people log in
@@ -42,14 +45,18 @@ type Config struct {
 	Members  Directory
 	Logins   *logins.Store
 	Notices  Notices
-	Log      zerolog.Logger
-	Now      func() time.Time
-	Parts    []Part
+	// StoreWait is how long a page waits for the store; 0: limit.DefaultStoreWait.
+	StoreWait time.Duration
+	Log       zerolog.Logger
+	Now       func() time.Time
+	Parts     []Part
 }
 
 // Site is the shared dependencies of all pages. It is safe for concurrent use and starts nothing.
 type Site struct {
 	Config
+	slots
+	storeWait
 
 	Base    string // {base_url} without a slash at its end
 	Prefix  string // its path
@@ -59,7 +66,9 @@ type Site struct {
 	csrf      *http.CrossOriginProtection
 	templates *templates
 	flashes   map[FlashCode]Flash
-	lists     *limit.Places // of the pages that search the store
+	names     *limit.Rates // that people try for accounts, by actor
+	changes   *limit.Rates // that people make, by person
+	uploads   *limit.Places
 }
 
 // New checks the configuration and the templates of all parts.
@@ -73,7 +82,14 @@ func New(c Config) (*Site, error) {
 	}
 	s := &Site{
 		Config: c, Base: base, Prefix: prefix, HTTPS: strings.HasPrefix(base, "https:"),
-		lists: limit.NewPlaces(maxLists),
+		uploads: limit.NewPlaces(maxUploads), slots: newSlots(),
+		storeWait: storeWait(cmp.Or(c.StoreWait, limit.DefaultStoreWait)),
+	}
+	if s.names, err = limit.NewRates(nameRate); err != nil {
+		return nil, err
+	}
+	if s.changes, err = limit.NewRates(changeRate); err != nil {
+		return nil, err
 	}
 	if s.csrf, err = page.CrossOrigin(base); err != nil {
 		return nil, fmt.Errorf("base URL: %w", err)
@@ -96,9 +112,12 @@ func (s *Site) NetworkName(id string) string {
 	return id
 }
 
-// Within bounds how long a request may wait for the store.
-func Within(r *http.Request) (context.Context, context.CancelFunc) {
-	return wait.For(r.Context(), limit.DefaultStoreWait)
+// storeWait is how long a page waits for the store.
+type storeWait time.Duration
+
+// Within returns the context under which a page reads and writes the store.
+func (w storeWait) Within(r *http.Request) (context.Context, context.CancelFunc) {
+	return wait.For(r.Context(), time.Duration(w))
 }
 
 // pathAssets is the prefix of the assets' paths.
@@ -113,4 +132,12 @@ func (s *Site) Routes() []web.Route {
 		})
 	}
 	return routes
+}
+
+// Part is one package's share of the dashboard.
+type Part struct {
+	Files     fs.FS // has web/NAME.html for each page
+	Pages     []string
+	Functions template.FuncMap // that its templates may call in addition to those of all pages
+	Flashes   map[FlashCode]Flash
 }

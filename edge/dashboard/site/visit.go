@@ -34,6 +34,11 @@ func (v Visit) Actor() access.Actor {
 	return m.Actor()
 }
 
+// Person identifies who the visitor is, in whatever account.
+func (v Visit) Person() string {
+	return v.Login.LinkID + "\x00" + v.Login.Network + "\x00" + v.Login.Subject
+}
+
 // Who is what the visitor is called.
 func (v Visit) Who() string {
 	switch {

@@ -194,18 +194,18 @@ func (s checker) checkRules() error {
 	}
 	if len(s.EmailDomains) > 0 && !p.Email.Reported() {
 		errs = append(errs, s.wrong("email_domains",
-			"kind %s tells no e-mail address that it has verified; leave it out", s.Kind))
+			"kind %s reports no verified e-mail address; leave it out", s.Kind))
 	}
 	if s.MinAccountAge > 0 && !p.Created.Reported() {
-		right := "set created_claim to where it tells when the account was made"
+		right := "set created_claim to the claim with the account's creation time"
 		if _, known := presets[s.Kind]; known {
 			right = "leave it out"
 		}
-		errs = append(errs, s.wrong("min_account_age", "kind %s does not tell how old an account is; %s",
+		errs = append(errs, s.wrong("min_account_age", "kind %s does not report how old an account is; %s",
 			s.Kind, right))
 	}
 	if len(s.RequireGroups) > 0 && !p.Groups.Reported() {
-		errs = append(errs, s.wrong("require_groups", "kind %s tells no groups; leave it out", s.Kind))
+		errs = append(errs, s.wrong("require_groups", "kind %s reports no groups; leave it out", s.Kind))
 	}
 	errs = append(errs, s.checkLists()...)
 	return errors.Join(append(errs, s.checkOneIdentity()...)...)

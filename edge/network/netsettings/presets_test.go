@@ -148,16 +148,16 @@ func TestParseFileRefusesPresetsAndRulesByName(t *testing.T) {
 			"groups_claim: a name, a dotted path",
 		},
 		"- {kind: microsoft, client_id: c, client_secret: s, email_domains: [example.com]}": {
-			"email_domains: kind microsoft tells no e-mail address that it has verified",
+			"email_domains: kind microsoft reports no verified e-mail address",
 		},
 		"- {kind: vatsim, client_id: c, client_secret: s, email_domains: [example.com]}": {
 			"email_domains: kind vatsim",
 		},
 		"- {kind: google, client_id: c, client_secret: s, min_account_age: 1d}": {
-			"min_account_age: kind google does not tell how old an account is; leave it out",
+			"min_account_age: kind google does not report how old an account is; leave it out",
 		},
 		"- {kind: twitch, client_id: c, client_secret: s, require_groups: [a]}": {
-			"require_groups: kind twitch tells no groups",
+			"require_groups: kind twitch reports no groups",
 		},
 		"- {kind: steam, require_groups: [a], min_account_age: 1d}": {
 			"require_groups: kind steam", "min_account_age: kind steam",

@@ -62,7 +62,7 @@ type Settings struct { //nolint:recvcheck // targets fills the settings in; all 
 	Scopes []string `yaml:"scopes"` // default for oidc: openid alone; oauth2 requests none unless set
 	// SubjectClaim is the field that identifies the user permanently, default "sub": a top-level name, a
 	// dotted path (data.0.id) or a JSON Pointer (/data/0/id, RFC 6901). Its value is text or a whole number.
-	// The claim "email" of an oidc network counts only together with email_verified.
+	// The claim "email" counts only together with email_verified, which an oauth2 network may leave out.
 	SubjectClaim string `yaml:"subject_claim"`
 	Prompt       string `yaml:"prompt"` // sent as prompt, for instance "select_account"; default none
 	// CreatedClaim is where the network reports when the account was made: Unix seconds or RFC 3339.
@@ -175,7 +175,7 @@ func CheckURL(raw string) error {
 	case u.Scheme == "https", u.Scheme == "http" && isLoopback(u.Hostname()):
 		return nil
 	}
-	return errors.New("must be https; plain http is for 127.0.0.0/8, ::1 and localhost alone")
+	return errors.New("must be https; plain http is only for 127.0.0.0/8, ::1 and localhost")
 }
 
 func isLoopback(host string) bool {
@@ -194,7 +194,7 @@ func (s Settings) Secret() (string, error) {
 	}
 	secret := strings.TrimSpace(string(b))
 	if secret == "" || len(secret) > maxSecretBytes {
-		return "", s.wrong("client_secret_file", "must hold the secret alone, 1 to %d bytes", maxSecretBytes)
+		return "", s.wrong("client_secret_file", "must hold only the secret, 1 to %d bytes", maxSecretBytes)
 	}
 	return secret, nil
 }

@@ -17,7 +17,7 @@ export interface Verification {
   callbackUrl: string;
   /** What is to be proven before the session is verified. Default: what the account has set. */
   binding?: Binding;
-  /** Your own word for the session, such as an order's number: up to 128 bytes, which no user sees. */
+  /** Your own name for the session, such as an order number: up to 128 bytes, which no user sees. */
   reference?: string;
   /** The user's language as a BCP 47 tag, such as "pt-BR". Default: the browser says it. */
   locale?: string;
@@ -47,11 +47,11 @@ export type State = "pending" | "verified" | "failed" | "canceled" | "expired";
 
 export interface Attempt {
   number: number;
-  /** Empty while it goes on. */
+  /** Empty while it is in progress. */
   verdict: string;
-  /** What went wrong; empty where nothing did. */
+  /** What went wrong; empty if nothing did. */
   class: string;
-  /** The receiver's HTTP status; 0 where none was read. */
+  /** The receiver's HTTP status; 0 if none was read. */
   status: number;
   claimedAt: Date | null;
   endedAt: Date | null;
@@ -66,12 +66,12 @@ export interface Session {
   guildId: string;
   /** What it asks to be proven. */
   binding: Binding;
-  /** What was proven; empty where nothing was. */
+  /** What was proven; empty if nothing was. */
   reached: Binding | "";
   state: State;
   /**
    * What a pending session waits for: "identity" after the platform account was proven, "confirm" until the
-   * user's code is given; empty: the sign-in, or nothing any more.
+   * user's code is given; empty: the sign-in, or nothing more.
    */
   step: "" | "identity" | "confirm";
   /** null unless the state is verified or failed. */
@@ -96,7 +96,7 @@ export interface Filter {
   delivery?: Session["delivery"]["state"];
   since?: Date | string;
   until?: Date | string;
-  /** What is held of a session: its id, its token, a webhook-id, or how its user, group, reference or key's name begins. */
+  /** What you know of a session: its id, its token, a webhook-id, or how its user, group, reference or key's name begins. */
   q?: string;
   platform?: string;
   group?: string;
@@ -137,11 +137,11 @@ export class Client {
   list(filter?: Filter, options?: CallOptions): Promise<{ sessions: Session[]; next?: string }>;
   /** All sessions of a list, page by page. */
   pages(filter?: Filter, options?: CallOptions): AsyncGenerator<Session, void, undefined>;
-  /** Takes a pending session back; no callback is sent. */
+  /** Cancels a pending session; no callback is sent. */
   cancel(session: string, options?: CallOptions): Promise<Session>;
   /**
    * Completes a session whose binding is "code" as verified, with the code that its user gave on the
-   * platform. Five codes are taken; another one is a Refused with the code "wrong_code" and triesLeft. It is
+   * platform. Five codes are accepted; another one is a Refused with the code "wrong_code" and triesLeft. It is
    * not repeated by itself; a repeat is harmless: the same code from the same user is one try.
    */
   confirm(session: string, confirmation: Confirmation, options?: CallOptions): Promise<Session>;
@@ -159,7 +159,7 @@ export class Refused extends Error {
   readonly requestId: string;
   /** What Retry-After asked for, in seconds; 0 where it did not. */
   readonly retryAfter: number;
-  /** How many more codes are taken, for "wrong_code"; 0: the session has failed. Otherwise undefined. */
+  /** How many more codes are accepted, for "wrong_code"; 0: the session has failed. Otherwise undefined. */
   readonly triesLeft: number | undefined;
 }
 
@@ -205,7 +205,7 @@ export interface ReceiverOptions {
 export class Receiver {
   /**
    * secrets are the account's signing secret, `whsec_…`, or its public key, `whpk_…`: one or, while they rotate, two.
-   * One that matches is enough.
+   * One match is enough.
    */
   constructor(secrets: string[], handle: (result: Result) => unknown, options?: ReceiverOptions);
   /** Answers a Request of the Fetch API: Deno, Bun, Workers. */

@@ -40,7 +40,7 @@ final class Refused extends VerifydException
     /** @var list<array{name: string, code: string, detail: string}> the members that are not right */
     public readonly array $fields;
     public readonly string $requestId;
-    /** How many more codes are taken, for wrong_code; 0: the session has failed. Otherwise null. */
+    /** How many more codes are accepted, for wrong_code; 0: the session has failed. Otherwise null. */
     public readonly ?int $triesLeft;
 
     /** @param array<string, mixed> $problem */
@@ -138,7 +138,7 @@ final class Client
      *     the link controls an identity; 'code', and that the account's owner confirms on the platform, with
      *     a code; 'account', and that the same browser signed in as that platform account; null: what the
      *     account has set
-     * @param string $reference your own word for the session, such as an order's number: up to 128 bytes,
+     * @param string $reference your own name for the session, such as an order number: up to 128 bytes,
      *     which no user sees
      * @param ?string $locale the user's language as a BCP 47 tag, such as 'pt-BR'; null: the browser says it
      */
@@ -244,7 +244,7 @@ final class Client
         } while ($page['next'] !== null);
     }
 
-    /** @return array<string, mixed> the session, taken back; no callback is sent */
+    /** @return array<string, mixed> the canceled session; no callback is sent */
     public function cancel(string $session): array
     {
         return self::session($this->call('POST', self::path($session) . '/cancel'));
@@ -462,7 +462,7 @@ final class Receiver
 
     /**
      * @param list<string> $secrets the account's signing secret, whsec_…, or its public key, whpk_…, for which PHP's
-     *     extension sodium is needed: one or, while they rotate, two; one that matches is enough
+     *     extension sodium is needed: one or, while they rotate, two; one match is enough
      * @param callable(Result): mixed $handle where it throws, the callback is answered with 500 and handed over again
      *     when it is sent again
      * @param Seen|null $seen default: a folder below the system's temporary one, named after the first secret

@@ -34,8 +34,8 @@ module Verifyd
   # The service answered, and refused.
   class Refused < Error
     # code is one of the service's interface, such as "rate_limited", and empty where the answer had none;
-    # fields are hashes with name, code and detail; retry_after is in seconds, 0 where nothing was asked for;
-    # tries_left is how many more codes are taken, for "wrong_code"; 0: the session has failed. Otherwise nil.
+    # fields are hashes with name, code and detail; retry_after is in seconds, 0 if none was sent;
+    # tries_left is how many more codes are accepted, for "wrong_code"; 0: the session has failed. Otherwise nil.
     attr_reader :status, :code, :detail, :fields, :request_id, :retry_after, :tries_left
 
     def initialize(status, problem, retry_after)
@@ -168,14 +168,14 @@ module Verifyd
       end
     end
 
-    # Takes a pending session back; no callback is sent.
+    # Cancels a pending session; no callback is sent.
     def cancel(session)
       session_of(call("POST", "#{path_of(session)}/cancel"))
     end
 
     # Completes a session whose binding is "code" as verified, with the code that its user gave.
     # platform_user_id is what the platform says of who is writing, never what the user writes; code is as the
-    # user wrote it: in any case, with or without spaces and hyphens. Five codes are taken; another one is a
+    # user wrote it: in any case, with or without spaces and hyphens. Five codes are accepted; another one is a
     # Refused with the code "wrong_code" and tries_left. It is not repeated by itself; a repeat is harmless:
     # the same code from the same user is one try.
     def confirm(session, platform_user_id:, code:)
@@ -333,7 +333,7 @@ module Verifyd
 
   # What is behind a callback_url, as a Rack application: checks signature and time, and hands over each result once.
   # secrets are the account's signing secret, whsec_…, or its public key, whpk_…, which needs Ruby 3.1: one or, while
-  # they rotate, two; one that matches is enough. Where the block raises, the callback is answered with 500 and handed
+  # they rotate, two; one match is enough. Where the block raises, the callback is answered with 500 and handed
   # over again when it is sent again. With tests, results of test keys are handed over too.
   class Receiver
     MAX_CALLBACK = 64 << 10

@@ -22,7 +22,7 @@ type Sample struct {
 	more map[string]float64 // further figures by name
 }
 
-// Rate returns the operations a second.
+// Rate returns the operations per second.
 func (s *Sample) Rate() float64 {
 	if s.Took <= 0 {
 		return 0

@@ -17,26 +17,26 @@ import (
 
 // Account has the commands on accounts.
 type Account struct {
-	Create       accountCreateCmd      `cmd:"" help:"Make an account, with a signing secret."`
+	Create       accountCreateCmd      `cmd:"" help:"Create an account, with a signing secret."`
 	Quota        accountQuotaCmd       `cmd:"" help:"Set how many sessions an account may start in a UTC month."`
-	Rename       accountRenameCmd      `cmd:"" help:"Give an account another name; it keeps its id and all that belongs to it, and nobody else its old name."`
-	Verified     accountVerifiedCmd    `cmd:"" help:"Give an account the mark by which end users read that you know who it is, or take it away."`
+	Rename       accountRenameCmd      `cmd:"" help:"Rename an account. It keeps its id and all that belongs to it; nobody else can take its old name for 90 days."`
+	Verified     accountVerifiedCmd    `cmd:"" help:"Give an account the mark that tells end users that you know who it is, or remove the mark."`
 	Disable      accountDisableCmd     `cmd:"" help:"Take an account out of service: its keys are refused and its users cannot sign in, until it is enabled."`
 	Enable       accountEnableCmd      `cmd:"" help:"Put an account back into service."`
-	Delete       accountDeleteCmd      `cmd:"" help:"Take an account out of service and delete it in seven days, with its keys, members, invites, login links and signing secrets."`
-	Restore      accountRestoreCmd     `cmd:"" help:"Take back that an account is to be deleted."`
-	MoveMember   accountMoveMemberCmd  `cmd:"" name:"move-member" help:"Take somebody out of one account and make them a member of another."`
+	Delete       accountDeleteCmd      `cmd:"" help:"Take an account out of service and delete it after seven days, with its keys, members, invites, login links and signing secrets."`
+	Restore      accountRestoreCmd     `cmd:"" help:"Cancel the deletion of an account."`
+	MoveMember   accountMoveMemberCmd  `cmd:"" name:"move-member" help:"Move a member from one account to another."`
 	List         accountListCmd        `cmd:"" help:"List accounts."`
 	Show         accountShowCmd        `cmd:"" help:"Show an account's members, login links, keys, signing secrets without their values, and quota."`
-	Secret       accountSecretCmd      `cmd:"" help:"Print an account's callback signing secret alone on standard output."`
-	RotateSecret accountRotateCmd      `cmd:"" help:"Give an account a new callback signing secret; the old one signs alongside it for a while."`
-	EndRotation  accountEndRotationCmd `cmd:"" help:"End a rotation now: the old signing secret signs no more."`
-	LoginLink    accountLoginLinkCmd   `cmd:"" help:"Print a link that logs in to an account's dashboard once, within 10 minutes."`
-	RevokeLink   accountRevokeLinkCmd  `cmd:"" name:"revoke-login-link" help:"Take a login link back: nobody can use it any more, and who did is logged in no more."`
-	ReturnURL    accountReturnURLCmd   `cmd:"" name:"return-url" help:"Set where the end user's page offers to go back to after the end."`
+	Secret       accountSecretCmd      `cmd:"" help:"Print an account's callback signing secret, and nothing else, on standard output."`
+	RotateSecret accountRotateCmd      `cmd:"" help:"Give an account a new callback signing secret; for a while the old one signs as well."`
+	EndRotation  accountEndRotationCmd `cmd:"" help:"End a rotation now: the old signing secret stops signing."`
+	LoginLink    accountLoginLinkCmd   `cmd:"" help:"Print a link to log in to an account's dashboard; it works once, within 10 minutes."`
+	RevokeLink   accountRevokeLinkCmd  `cmd:"" name:"revoke-login-link" help:"Revoke a login link: it no longer works, and whoever logged in with it is logged out."`
+	ReturnURL    accountReturnURLCmd   `cmd:"" name:"return-url" help:"Set the address that the end user's page links to once a session has ended."`
 	Colour       accountColourCmd      `cmd:"" help:"Set the colour of an account's sign on the end user's page."`
-	Binding      accountBindingCmd     `cmd:"" help:"Set what an account's sessions ask to be proven where their start does not say."`
-	Notices      accountNoticesCmd     `cmd:"" help:"Set where notices to an account are posted: a receiver that fails, a quota that runs out, a key that expires."`
+	Binding      accountBindingCmd     `cmd:"" help:"Set what an account's sessions ask to be proven if their start does not say."`
+	Notices      accountNoticesCmd     `cmd:"" help:"Set where notices to an account are posted, for example when a receiver fails, a quota runs out or a key expires."`
 	Audit        accountAuditCmd       `cmd:"" help:"Show who changed what in an account, newest first."`
 }
 
@@ -44,15 +44,15 @@ type accountCreateCmd struct {
 	command.Managed `embed:""`
 
 	Name     string `arg:"" help:"The account's name, as end users will read it."`
-	Grant    bool   `help:"Let it have the name though that is reserved, mixes scripts, or is kept for an account that had it."`
-	NewStore bool   `help:"Make the store too, where the data directory has none yet."`
+	Grant    bool   `help:"Allow the name even if it is reserved, mixes scripts, or is kept for an account that had it."`
+	NewStore bool   `help:"Create the store too, if the data directory has none yet."`
 }
 
 // Run creates the account.
 func (a accountCreateCmd) Run(ctx context.Context, c command.Console) error {
 	reach := a.Manage
 	if a.NewStore {
-		if err := a.OnStoreOnly("--new-store", "a service has its store"); err != nil {
+		if err := a.OnStoreOnly("--new-store", "a running service has its store"); err != nil {
 			return err
 		}
 		reach = a.Begin
@@ -63,9 +63,9 @@ func (a accountCreateCmd) Run(ctx context.Context, c command.Console) error {
 			return command.BadInput(err)
 		}
 		_, err = fmt.Fprintf(c.Err,
-			"Account %s is made. Make a key with: verifyd key create --account %[2]s. Let its owner in "+
-				"with: verifyd account login-link --account %[2]s --base-url "+
-				"URL\n", acc.ID, strconv.Quote(acc.Name))
+			"Account %s was created. Create a key with: verifyd key create --account %[2]s. Let its owner "+
+				"log in with: verifyd account login-link --account %[2]s --base-url URL\n",
+			acc.ID, strconv.Quote(acc.Name))
 		return err
 	})
 }
@@ -120,7 +120,7 @@ type accountShowCmd struct {
 	command.Managed `embed:""`
 	table.Listing   `embed:""`
 
-	Name string `arg:"" help:"The account's name."`
+	Name string `arg:"" help:"The account's name or id."`
 }
 
 // Run shows what the account's owners see of it, without any secret.
@@ -156,7 +156,7 @@ func accountTables(a command.Shown, now time.Time) []*table.Table {
 	for i, k := range a.PublicKeys {
 		use := table.NewCell("Current secret", "current")
 		if i > 0 {
-			use = table.NewCell("Secret before it", "previous")
+			use = table.NewCell("Previous secret", "previous")
 		}
 		secrets.Add(use, table.NewCell(ageText(k, now), nil), k.From, k.Until, k.Value)
 	}
@@ -175,7 +175,7 @@ func accountTables(a command.Shown, now time.Time) []*table.Table {
 
 // ageText formats the age and the end of a signing secret.
 func ageText(k signing.PublicKey, now time.Time) string {
-	text := fmt.Sprintf("made %s, %d days ago", table.Instant(k.From), int(now.Sub(k.From).Hours()/24))
+	text := fmt.Sprintf("created %s, %d days ago", table.Instant(k.From), int(now.Sub(k.From).Hours()/24))
 	if !k.Until.IsZero() {
 		text += ", signs until " + table.Instant(k.Until)
 	}

@@ -17,8 +17,8 @@ type accountAuditCmd struct {
 	command.Managed `embed:""`
 	table.Listing   `embed:""`
 
-	Name  string `arg:"" help:"The account's name; the id of one that was deleted."`
-	Limit int    `default:"50" help:"How many records, newest first; 0 for all."`
+	Name  string `arg:"" help:"The account's name or id; if it was deleted, its id."`
+	Limit int    `default:"50" help:"Maximum number of records, newest first; 0: all."`
 }
 
 // Run lists the records.

@@ -18,21 +18,21 @@ import (
 
 // Key has the commands on API keys.
 type Key struct {
-	Create keyCreateCmd `cmd:"" help:"Make an API key and print it, this once, alone on standard output."`
-	Roll   keyRollCmd   `cmd:"" help:"Put a new API key in the place of another, which goes on working for a while, and print it alone on standard output."`
+	Create keyCreateCmd `cmd:"" help:"Create an API key and print it, this once, as the only text on standard output."`
+	Roll   keyRollCmd   `cmd:"" help:"Replace an API key and print the new one, as the only text on standard output; the old one keeps working for a grace period."`
 	List   keyListCmd   `cmd:"" help:"List API keys."`
-	Revoke keyRevokeCmd `cmd:"" help:"End an API key for good."`
+	Revoke keyRevokeCmd `cmd:"" help:"Revoke an API key permanently."`
 }
 
 type keyCreateCmd struct {
 	command.Managed `embed:""`
 
-	Account   string `required:"" placeholder:"NAME" help:"Account the key belongs to, by its name; by its id where it was made on the dashboard."`
+	Account   string `required:"" placeholder:"NAME" help:"Account the key belongs to: its name, or its id (required if it was created on the dashboard)."`
 	Name      string `help:"What its owners call it, for example production."`
-	Expires   string `placeholder:"WHEN" help:"When it ends: a day (2027-01-31, at the end of it in UTC), an instant (2027-01-31T12:00:00Z), or from now on (90d, 12h); default: never."`
-	Test      bool   `help:"Make a test key (vfytest_…)."`
+	Expires   string `placeholder:"WHEN" help:"When it ends: a day (2027-01-31, at the end of it in UTC), an instant (2027-01-31T12:00:00Z), or a time from now (90d, 12h); default: never."`
+	Test      bool   `help:"Create a test key (vfytest_…)."`
 	RateLimit string `placeholder:"R" help:"Sessions this key may start, for example 5/s; default: the service's."`
-	Policy    string `placeholder:"P" help:"Of its callbacks: once or at-least-once; default: the service's."`
+	Policy    string `placeholder:"P" help:"Policy of its callbacks: once or at-least-once; default: the service's."`
 }
 
 // Run creates the key.
@@ -44,7 +44,7 @@ func (k keyCreateCmd) Run(ctx context.Context, c command.Console) error {
 	return k.Manage(ctx, c, func(m command.Manager) error {
 		a, err := m.Own(ctx, k.Account)
 		if errors.Is(err, account.ErrNoAccount) {
-			return config.Usage(fmt.Errorf("%w; make it with: verifyd account create %s", err,
+			return config.Usage(fmt.Errorf("%w; create it with: verifyd account create %s", err,
 				strconv.Quote(k.Account)))
 		}
 		if err != nil {
@@ -54,14 +54,14 @@ func (k keyCreateCmd) Run(ctx context.Context, c command.Console) error {
 		text := fmt.Sprintf("API key %s of %s. It is shown this once; keep it like a password.", key.ID,
 			a.Name)
 		if key.Test {
-			text += "\nIt is a test key: services take it where VERIFYD_TEST_KEYS is true, and sign in by " +
-				"the built-in network."
+			text += "\nIt is a test key: services accept it only if VERIFYD_TEST_KEYS is true, and its " +
+				"users sign in at the built-in network."
 		}
 		if !key.ExpiresAt.IsZero() {
 			text += fmt.Sprintf("\nIt works until %s.", table.Instant(key.ExpiresAt))
 		}
 		if unsure != nil {
-			text += "\nIt may not work: the store did not say that it took the key. See: verifyd key list"
+			text += "\nIt may not work: the store did not confirm the key. See: verifyd key list"
 		}
 		return handOut(c, secret, text, unsure)
 	})
@@ -101,10 +101,10 @@ func parseEnd(text string, now time.Time) (time.Time, error) {
 		end = now.Add(d)
 	} else {
 		return end, fmt.Errorf("%q is not a time; use a day (2027-01-31), an instant "+
-			"(2027-01-31T12:00:00Z), or a time from now on (90d, 12h)", text)
+			"(2027-01-31T12:00:00Z), or a time from now (90d, 12h)", text)
 	}
 	if !end.After(now) {
-		return end, fmt.Errorf("%q is over; give a time to come", text)
+		return end, fmt.Errorf("%q has passed; give a time in the future", text)
 	}
 	return end, nil
 }
@@ -128,7 +128,7 @@ type keyRollCmd struct {
 	command.Managed `embed:""`
 
 	ID    string `arg:"" name:"key-id" help:"The key's id (verifyd key list shows it)."`
-	Grace string `default:"24h" help:"How long the old key goes on working, up to 30d; 0 ends it at once."`
+	Grace string `default:"24h" help:"How long the old key keeps working, up to 30d; 0 ends it at once."`
 }
 
 // Run rolls the key.
@@ -139,18 +139,18 @@ func (k keyRollCmd) Run(ctx context.Context, c command.Console) error {
 	}
 	return k.Manage(ctx, c, func(m command.Manager) error {
 		secret, key, unsure := m.RollKey(ctx, k.ID, grace)
-		text := fmt.Sprintf("API key %s takes the place of %s. It is shown this once; keep it like a "+
+		text := fmt.Sprintf("API key %s replaces %s. It is shown this once; keep it like a "+
 			"password.", key.ID, key.Replaces)
 		switch {
 		case unsure != nil:
-			text = fmt.Sprintf("The store did not say that it took the change. Either this is API key %s, "+
-				"and it takes the place of %s, or %s works as before: keep both until verifyd key list "+
+			text = fmt.Sprintf("The store did not confirm the change. Either this is API key %s, "+
+				"and it replaces %s, or %s works as before: keep both until verifyd key list "+
 				"shows which.",
 				key.ID, key.Replaces, key.Replaces)
 		case grace == 0:
 			text += "\nThe old key is revoked."
 		default:
-			text += fmt.Sprintf("\nThe old key works for %s more at most.", grace)
+			text += fmt.Sprintf("\nThe old key works for at most %s more.", grace)
 		}
 		return handOut(c, secret, text, unsure)
 	})
@@ -192,7 +192,7 @@ func (k keyRevokeCmd) Run(ctx context.Context, c command.Console) error {
 		if err != nil {
 			return command.BadInput(err)
 		}
-		_, err = fmt.Fprintf(c.Err, "API key %s is revoked since %s.\n", key.ID, table.Instant(key.RevokedAt))
+		_, err = fmt.Fprintf(c.Err, "API key %s was revoked on %s.\n", key.ID, table.Instant(key.RevokedAt))
 		return err
 	})
 }

@@ -20,7 +20,7 @@ type accountRenameCmd struct {
 	named `embed:""`
 
 	To    string `arg:"" help:"The new name, as end users will read it."`
-	Grant bool   `help:"Let the account have the name though it is reserved, mixes scripts, or is kept for another account that had it."`
+	Grant bool   `help:"Allow the name even if it is reserved, mixes scripts, or is kept for another account that had it."`
 }
 
 // Run renames the account.
@@ -31,11 +31,10 @@ func (a accountRenameCmd) Run(ctx context.Context, c command.Console) error {
 		if err != nil || !kept {
 			return fmt.Sprintf("Account %s is called %s.", acc.ID, strconv.Quote(now.Name)), err
 		}
-		text := fmt.Sprintf("Account %s is called %s now. Nobody else can take its old name until "+
-			"%s.", acc.ID,
-			strconv.Quote(now.Name), table.Instant(until))
+		text := fmt.Sprintf("Account %s is now called %s. Nobody else can take its old name until %s.",
+			acc.ID, strconv.Quote(now.Name), table.Instant(until))
 		if !acc.VerifiedAt.IsZero() {
-			text += fmt.Sprintf(" The verified mark went with the old name; to give it to the new one: "+
+			text += fmt.Sprintf(" The verified mark was lost with the old name; to give it to the new one: "+
 				"verifyd account verified %s", acc.ID)
 		}
 		return text, nil
@@ -52,10 +51,8 @@ type accountDisableCmd struct {
 func (a accountDisableCmd) Run(ctx context.Context, c command.Console) error {
 	return a.change(ctx, c, func(m command.Manager, acc account.Account) (string, error) {
 		err := m.Disable(ctx, acc.ID, a.Reason)
-		return fmt.Sprintf("Account %s is disabled: within a second its keys are refused and nobody signs "+
-			"in for "+
-			"it any more. Stored outcomes are still delivered. To take it back: verifyd account "+
-			"enable %s",
+		return fmt.Sprintf("Account %s is disabled: within a second its keys are refused and nobody can "+
+			"sign in for it. Stored outcomes are still delivered. To undo this: verifyd account enable %s",
 			acc.ID, strconv.Quote(a.Name)), err
 	})
 }
@@ -69,13 +66,12 @@ func (a accountEnableCmd) Run(ctx context.Context, c command.Console) error {
 	return a.change(ctx, c, func(m command.Manager, acc account.Account) (string, error) {
 		now, err := m.Enable(ctx, acc.ID)
 		if !now.DeleteAskedAt.IsZero() {
-			return fmt.Sprintf("Account %s is disabled no more, and waits for its end on %s. To take that "+
-				"back: verifyd account restore %s", acc.ID, table.Instant(now.DeletesAt()),
+			return fmt.Sprintf("Account %s is no longer disabled, and is deleted on %s. To cancel the "+
+				"deletion: verifyd account restore %s", acc.ID, table.Instant(now.DeletesAt()),
 				strconv.Quote(a.Name)), err
 		}
 		return fmt.Sprintf("Account %s is in service: its keys work, and its users can sign in. See: "+
-			"verifyd "+
-			"account show %s", acc.ID, strconv.Quote(a.Name)), err
+			"verifyd account show %s", acc.ID, strconv.Quote(a.Name)), err
 	})
 }
 
@@ -88,18 +84,17 @@ func (a accountRestoreCmd) Run(ctx context.Context, c command.Console) error {
 	return a.change(ctx, c, func(m command.Manager, acc account.Account) (string, error) {
 		now, err := m.Restore(ctx, acc.ID)
 		if now.Barred() {
-			return fmt.Sprintf("Account %s is not deleted, and disabled as it was before. To put it back "+
-				"into "+
-				"service: verifyd account enable %s", acc.ID, strconv.Quote(a.Name)), err
+			return fmt.Sprintf("The deletion of account %s was canceled; it is disabled as before. To put "+
+				"it back into service: verifyd account enable %s", acc.ID, strconv.Quote(a.Name)), err
 		}
-		return fmt.Sprintf("Account %s is not deleted, and in service.", acc.ID), err
+		return fmt.Sprintf("The deletion of account %s was canceled; it is in service.", acc.ID), err
 	})
 }
 
 type accountVerifiedCmd struct {
 	named `embed:""`
 
-	Remove bool `help:"Take the mark away."`
+	Remove bool `help:"Remove the mark."`
 }
 
 // Run sets the mark that users see next to the account's name, or removes it.
@@ -109,9 +104,8 @@ func (a accountVerifiedCmd) Run(ctx context.Context, c command.Console) error {
 		if a.Remove {
 			return fmt.Sprintf("Account %s (%s) has no verified mark.", acc.Name, acc.ID), err
 		}
-		return fmt.Sprintf("Users read that whoever runs this service knows %s (%s) under this name. The "+
-			"mark goes "+
-			"when the name changes.", acc.Name, acc.ID), err
+		return fmt.Sprintf("Users read that the operator of this service has verified the name of %s "+
+			"(%s). The mark is lost when the name changes.", acc.Name, acc.ID), err
 	})
 }
 
@@ -120,8 +114,8 @@ type accountMoveMemberCmd struct {
 	identityArg     `embed:""`
 
 	From string `required:"" placeholder:"NAME" help:"The account that they are in."`
-	To   string `required:"" placeholder:"NAME" help:"The account that they come to."`
-	Role string `placeholder:"ROLE" help:"What they are there: owner, developer or viewer; as before where it is left out."`
+	To   string `required:"" placeholder:"NAME" help:"The account that they move to."`
+	Role string `placeholder:"ROLE" help:"Their role there: owner, developer or viewer; default: the same as before."`
 }
 
 // Run moves the member.
@@ -136,7 +130,7 @@ func (a accountMoveMemberCmd) Run(ctx context.Context, c command.Console) error 
 			return "", err
 		}
 		role, err := m.Move(ctx, from.ID, to.ID, who, access.Role(a.Role))
-		return fmt.Sprintf("%s is no member of %s any more, and %s of %s.",
+		return fmt.Sprintf("%s is no longer a member of %s, and is now %s of %s.",
 			timeline.Legible(who.String()), from.Name, role, to.Name), err
 	})
 }
@@ -145,13 +139,13 @@ type accountDeleteCmd struct {
 	named `embed:""`
 
 	Now    bool `help:"Delete it at once, without the seven days in which it can be restored."`
-	DryRun bool `help:"Say what would go, and delete nothing."`
+	DryRun bool `help:"Report what would be deleted, and delete nothing."`
 }
 
 // Run requests the deletion of the account.
 func (a accountDeleteCmd) Run(ctx context.Context, c command.Console) error {
 	if a.Now || a.DryRun {
-		err := a.OnStoreOnly("--now or --dry-run", "nobody takes back what is deleted at once")
+		err := a.OnStoreOnly("--now or --dry-run", "what is deleted at once cannot be restored")
 		if err != nil {
 			return err
 		}
@@ -160,9 +154,8 @@ func (a accountDeleteCmd) Run(ctx context.Context, c command.Console) error {
 	return a.change(ctx, c, func(m command.Manager, acc account.Account) (string, error) {
 		now, err := m.AskDeletion(ctx, acc.ID)
 		return fmt.Sprintf("Account %s (%s) is out of service and is deleted on %s, with its keys and "+
-			"members. To "+
-			"take that back: verifyd account restore %s", acc.Name, acc.ID, table.Instant(now.DeletesAt()),
-			strconv.Quote(a.Name)), err
+			"members. To cancel the deletion: verifyd account restore %s",
+			acc.Name, acc.ID, table.Instant(now.DeletesAt()), strconv.Quote(a.Name)), err
 	})
 }
 
@@ -185,7 +178,7 @@ func (a accountDeleteCmd) end(ctx context.Context, c command.Console) error {
 		went := fmt.Sprintf("%d keys, %d members, %d invites and %d login links", d.Keys, d.Members,
 			d.Invites, d.Links)
 		if a.DryRun {
-			_, err = fmt.Fprintf(c.Err, "Nothing was deleted (--dry-run). With %s (%s) would go %s, "+
+			_, err = fmt.Fprintf(c.Err, "Nothing was deleted (--dry-run). %s (%s) would be deleted with %s, "+
 				"and its open sessions would be canceled.\n",
 				d.Account.Name, id, went)
 			return err
@@ -195,8 +188,8 @@ func (a accountDeleteCmd) end(ctx context.Context, c command.Console) error {
 			return err
 		}
 		_, err = fmt.Fprintf(c.Err, "Account %s (%s) is deleted, with %s; %d open sessions were canceled. "+
-			"Outcomes that stood are still delivered, signed until %s at most; nobody reads them any "+
-			"more. Its name is nobody else's for 90 days.\n",
+			"Stored outcomes are still delivered, signed until %s at the latest; nobody can read them any "+
+			"more. Nobody else can take its name for 90 days.\n",
 			d.Account.Name, id, went, canceled, table.Instant(d.SignsUntil))
 		return err
 	})

@@ -60,7 +60,7 @@ func TestRevokedLinkNamesWhatItMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	for l, want := range map[grant.Link][]string{
-		idle: {idle.ID, "made no API key"},
+		idle: {idle.ID, "No API key"},
 		busy: {
 			busy.ID, k.ID, "left behind", "active", "verifyd key revoke", "dev:mallory", "owner",
 			"rotate-secret",

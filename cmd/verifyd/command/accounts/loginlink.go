@@ -25,15 +25,15 @@ func linkOf(base, token string) string {
 }
 
 // whyLinks explains why no service creates login links, or takes them back, for another machine.
-const whyLinks = "what a login link gives is stored where no edge can write; to let somebody in from " +
-	"elsewhere: verifyd member invite"
+const whyLinks = "what a login link grants is stored where no edge can write; to let somebody in " +
+	"from another machine: verifyd member invite"
 
 type accountLoginLinkCmd struct {
 	command.Local `embed:""`
 
-	Account string `required:"" placeholder:"NAME" help:"The account's name."`
-	Role    string `default:"owner" help:"What whoever follows the link may do: owner, developer or viewer."`
-	BaseURL string `name:"base-url" required:"" help:"{base_url} under which users reach the service, as the service has it."`
+	Account string `required:"" placeholder:"NAME" help:"The account's name, or its id (required if it was created on the dashboard)."`
+	Role    string `default:"owner" help:"Role of the person who opens the link: owner, developer or viewer."`
+	BaseURL string `name:"base-url" required:"" help:"{base_url} under which users reach the service, as in its own settings."`
 }
 
 // Run prints only the link on standard output.
@@ -56,9 +56,9 @@ func (a accountLoginLinkCmd) Run(ctx context.Context, c command.Console) error {
 			return command.BadInput(err)
 		}
 		return handOut(c, linkOf(base, token), fmt.Sprintf(
-			"The link works once, until %s. Whoever has it is %s of %s for 12 hours: send it as you "+
-				"would a password. To take it back, then too: verifyd account revoke-login-link "+
-				"--account %s %s",
+			"The link works once, until %s. Whoever opens it is %s of %s for 12 hours: send it as you "+
+				"would a password. To revoke it, even after it was used: verifyd account "+
+				"revoke-login-link --account %s %s",
 			table.Instant(link.ExpiresAt), role, acc.Name, strconv.Quote(acc.Name), link.ID), nil)
 	})
 }
@@ -66,7 +66,7 @@ func (a accountLoginLinkCmd) Run(ctx context.Context, c command.Console) error {
 type accountRevokeLinkCmd struct {
 	command.Local `embed:""`
 
-	Account string `required:"" placeholder:"NAME" help:"The account's name."`
+	Account string `required:"" placeholder:"NAME" help:"The account's name, or its id (required if it was created on the dashboard)."`
 	Link    string `arg:"" help:"The login link's id; verifyd account show lists them."`
 }
 
@@ -93,11 +93,11 @@ func revokeLink(ctx context.Context, s *accountstore.Store, a account.Account, l
 	if err := s.RevokeLoginLink(ctx, command.Operator(), a.ID, link); err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(out, "%s lets nobody into %s any more, from the next click on. Invites that "+
-		"were made with it are void.\n", timeline.Legible(link), a.Name)
+	_, _ = fmt.Fprintf(out, "%s no longer lets anybody into %s, from the next click on. Invites that "+
+		"were created with it are void.\n", timeline.Legible(link), a.Name)
 	w, err := s.LinkWork(ctx, a.ID, link)
 	if err != nil {
-		return fmt.Errorf("the link is taken back; what was made with it cannot be read, look into "+
+		return fmt.Errorf("the link is revoked, but what was created with it cannot be read; see "+
 			"verifyd account audit %s: %w", strconv.Quote(a.Name), err)
 	}
 	return printLinkWork(out, a.Name, w, time.Now())
@@ -110,20 +110,20 @@ func printLinkWork(out io.Writer, name string, w accountstore.LinkWork, now time
 		}
 	}
 	if len(w.Keys) == 0 {
-		say("It made no API key.")
+		say("No API key was created with it.")
 	} else {
-		say("API keys that it made, which work on until they end: verifyd key revoke ID")
+		say("API keys that were created with it, which keep working until they end: verifyd key revoke ID")
 	}
 	for _, k := range w.Keys {
-		say("  %s  %s  %s  made %s, %s", k.ID, command.KeyHint(k), table.OrDash(timeline.Legible(k.Name)),
+		say("  %s  %s  %s  created %s, %s", k.ID, command.KeyHint(k), table.OrDash(timeline.Legible(k.Name)),
 			table.Instant(k.CreatedAt), k.State(now))
 	}
 	for _, m := range w.Members {
-		say("A member by it, %s: %s (%s), on the members page of the account's owners", m.Role,
+		say("Became a member by it, as %s: %s (%s), on the members page of the account's owners", m.Role,
 			table.OrDash(timeline.Legible(m.Name)), timeline.Legible(m.Network+":"+m.Subject))
 	}
 	if w.Revealed {
-		say("The signing secret was seen by it; to change it: verifyd account rotate-secret --account %s",
+		say("The signing secret was shown to it; to change it: verifyd account rotate-secret --account %s",
 			strconv.Quote(name))
 	}
 	return err

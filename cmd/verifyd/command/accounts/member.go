@@ -17,10 +17,10 @@ import (
 // Member has the commands on the members of an account.
 type Member struct {
 	List     memberListCmd     `cmd:"" help:"List an account's members and open invites."`
-	Invite   memberInviteCmd   `cmd:"" help:"Make an invite, and print its link, this once, alone on standard output."`
-	Withdraw memberWithdrawCmd `cmd:"" help:"Take an invite back."`
+	Invite   memberInviteCmd   `cmd:"" help:"Create an invite, and print its link, this once, as the only text on standard output."`
+	Withdraw memberWithdrawCmd `cmd:"" help:"Withdraw an invite."`
 	Role     memberRoleCmd     `cmd:"" help:"Change the role of a member."`
-	Remove   memberRemoveCmd   `cmd:"" help:"Take a member out of an account, with the invites that they have made."`
+	Remove   memberRemoveCmd   `cmd:"" help:"Remove a member from an account, with the invites that they have created."`
 }
 
 type memberListCmd struct {
@@ -64,9 +64,9 @@ func inviteTable(all []account.Invite, now time.Time) *table.Table {
 type memberInviteCmd struct {
 	ofAccount `embed:""`
 
-	Role    string `default:"developer" help:"What they will be: owner, developer or viewer."`
-	For     string `placeholder:"TEXT" help:"Whom it is meant for, for people to read."`
-	BaseURL string `name:"base-url" placeholder:"URL" help:"{base_url} under which users reach the service, as the service has it; with --server the service knows."`
+	Role    string `default:"developer" help:"Role that they will have: owner, developer or viewer."`
+	For     string `placeholder:"TEXT" help:"Who it is meant for: a note for people."`
+	BaseURL string `name:"base-url" placeholder:"URL" help:"{base_url} under which users reach the service, as in its own settings; not needed with --server."`
 }
 
 // Run creates the invite.
@@ -92,7 +92,7 @@ func (i memberInviteCmd) Run(ctx context.Context, c command.Console) error {
 			return command.BadInput(err)
 		}
 		return handOut(c, link, fmt.Sprintf("Whoever follows the link until %s, and logs in, is %s of %s: "+
-			"send it as you would a password. To take it back: verifyd member withdraw --account %s %s",
+			"send it as you would a password. To withdraw it: verifyd member withdraw --account %s %s",
 			table.Instant(made.ExpiresAt), made.Role, a.Name, a.ID, made.ID), nil)
 	})
 }
@@ -106,7 +106,7 @@ type memberWithdrawCmd struct {
 // Run takes the invite back.
 func (w memberWithdrawCmd) Run(ctx context.Context, c command.Console) error {
 	return w.change(ctx, c, func(m command.Manager, a account.Account) (string, error) {
-		return fmt.Sprintf("The invite %s lets nobody into %s.", timeline.Legible(w.ID), a.Name),
+		return fmt.Sprintf("The invite %s no longer lets anybody into %s.", timeline.Legible(w.ID), a.Name),
 			m.Withdraw(ctx, a.ID, w.ID)
 	})
 }
@@ -115,7 +115,7 @@ type memberRoleCmd struct {
 	ofAccount   `embed:""`
 	identityArg `embed:""`
 
-	Role string `name:"to" required:"" placeholder:"ROLE" help:"What they are from now on: owner, developer or viewer."`
+	Role string `name:"to" required:"" placeholder:"ROLE" help:"Their new role: owner, developer or viewer."`
 }
 
 // Run changes the role.
@@ -142,7 +142,7 @@ func (r memberRemoveCmd) Run(ctx context.Context, c command.Console) error {
 		return err
 	}
 	return r.change(ctx, c, func(m command.Manager, a account.Account) (string, error) {
-		return fmt.Sprintf("%s is no member of %s any more.", timeline.Legible(r.Identity), a.Name),
+		return fmt.Sprintf("%s is no longer a member of %s.", timeline.Legible(r.Identity), a.Name),
 			m.Remove(ctx, a.ID, who)
 	})
 }

@@ -22,11 +22,11 @@ import (
 // Operator has the commands on operators: who may use the operator's pages of the dashboard.
 type Operator struct {
 	Grant     operatorGrantCmd  `cmd:"" help:"Make somebody who can log in to the dashboard an operator."`
-	Revoke    operatorRevokeCmd `cmd:"" help:"Take that away again."`
+	Revoke    operatorRevokeCmd `cmd:"" help:"Revoke an operator's grant or login link."`
 	List      operatorListCmd   `cmd:"" help:"List the operators."`
-	LoginLink operatorLinkCmd   `cmd:"" help:"Print a link that leads to the operator's pages once, within 10 minutes."`
-	Token     OperatorToken     `cmd:"" help:"Operator tokens: what programs manage accounts by, over HTTP."`
-	Audit     operatorAuditCmd  `cmd:"" help:"Show who became an operator, and which receiver hosts were paused, newest first."`
+	LoginLink operatorLinkCmd   `cmd:"" help:"Print a link to log in to the operator's pages; it works once, within 10 minutes."`
+	Token     OperatorToken     `cmd:"" help:"Operator tokens, with which programs manage accounts over HTTP."`
+	Audit     operatorAuditCmd  `cmd:"" help:"Show what operators did to the service: operators, tokens, pauses, repairs of the store; newest first."`
 }
 
 // whyOperators explains why no service creates operators, or their tokens, for another machine.
@@ -36,7 +36,7 @@ type operatorGrantCmd struct {
 	command.Local `embed:""`
 	identityArg   `embed:""`
 
-	Unchecked bool `help:"Take the network's id as it is, where no running service can say which networks there are."`
+	Unchecked bool `help:"Accept the network's id as it is, if no running service can report which networks there are."`
 }
 
 // Run creates the grant.
@@ -81,11 +81,11 @@ func (o operatorGrantCmd) known(ctx context.Context, st *store.Store, network st
 		return nil
 	case len(known) == 0:
 		return config.Usage(errors.New(
-			"IDENTITY: no running edge says which identity networks lead into its dashboard; " +
-				"start the service with one (dashboard: true, or --network-dashboard), or say --unchecked"))
+			"IDENTITY: no running edge reports which identity networks lead into its dashboard; " +
+				"start the service with one (dashboard: true, or --network-dashboard), or use --unchecked"))
 	default:
 		return config.Usage(fmt.Errorf(
-			"IDENTITY: no identity network %s leads into the dashboard; there is %s", strconv.Quote(network),
+			"IDENTITY: no identity network %s leads into the dashboard; these do: %s", strconv.Quote(network),
 			strings.Join(known, ", ")))
 	}
 }
@@ -93,7 +93,7 @@ func (o operatorGrantCmd) known(ctx context.Context, st *store.Store, network st
 type operatorRevokeCmd struct {
 	command.Local `embed:""`
 
-	Who string `arg:"" help:"Who, as NETWORK:SUBJECT, or a login link by its id; verifyd operator list shows both."`
+	Who string `arg:"" help:"Who, as NETWORK:SUBJECT, or the id of a login link; verifyd operator list shows both."`
 }
 
 // Run ends the grant.
@@ -118,7 +118,7 @@ func (o operatorRevokeCmd) Run(ctx context.Context, c command.Console) error {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(c.Err, "%s is an operator no more, from the next click on.\n",
+		_, err = fmt.Fprintf(c.Err, "%s is no longer an operator, from the next click on.\n",
 			timeline.Legible(o.Who))
 		return err
 	})
@@ -147,7 +147,7 @@ func (o operatorListCmd) Run(ctx context.Context, c command.Console) error {
 type operatorLinkCmd struct {
 	command.Local `embed:""`
 
-	BaseURL string `name:"base-url" required:"" help:"{base_url} under which users reach the service, as the service has it."`
+	BaseURL string `name:"base-url" required:"" help:"{base_url} under which users reach the service, as in its own settings."`
 }
 
 // Run prints only the link on standard output.
@@ -162,8 +162,8 @@ func (o operatorLinkCmd) Run(ctx context.Context, c command.Console) error {
 			return err
 		}
 		return handOut(c, linkOf(base, token), fmt.Sprintf(
-			"The link works once, until %s. Whoever has it is an operator for 12 hours: send it as you "+
-				"would a password. To take it back, then too: verifyd operator revoke %s",
+			"The link works once, until %s. Whoever opens it is an operator for 12 hours: send it as you "+
+				"would a password. To revoke it, even after it was used: verifyd operator revoke %s",
 			table.Instant(link.ExpiresAt), link.ID), nil)
 	})
 }
@@ -172,7 +172,7 @@ type operatorAuditCmd struct {
 	command.Local `embed:""`
 	table.Listing `embed:""`
 
-	Limit int `default:"50" help:"How many records, newest first; 0 for all."`
+	Limit int `default:"50" help:"Maximum number of records, newest first; 0: all."`
 }
 
 // Run lists the records of the service's log.

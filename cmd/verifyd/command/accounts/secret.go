@@ -15,13 +15,13 @@ import (
 type accountSecretCmd struct {
 	command.Local `embed:""`
 
-	Name string `arg:"" help:"The account's name."`
+	Name string `arg:"" help:"The account's name, or its id (required if it was created on the dashboard)."`
 }
 
 // Run prints the current signing secret on standard output, so that a script can read it, and what else
 // signs.
 func (a accountSecretCmd) Run(ctx context.Context, c command.Console) error {
-	const why = "over HTTP a signing secret is in the answer that made it alone; rotate it, with verifyd " +
+	const why = "over HTTP a signing secret is only in the answer that created it; rotate it with verifyd " +
 		"account rotate-secret"
 	return a.UseAccounts(ctx, c, why, func(s *accountstore.Store) error {
 		acc, err := command.OwnAccount(ctx, s, a.Name)
@@ -34,7 +34,7 @@ func (a accountSecretCmd) Run(ctx context.Context, c command.Console) error {
 		}
 		var text strings.Builder
 		for _, old := range secrets[1:] {
-			_, _ = fmt.Fprintf(&text, "The secret before it signs too, until %s: %s\n",
+			_, _ = fmt.Fprintf(&text, "The previous secret still signs, until %s: %s\n",
 				table.Instant(old.ExpiresAt), old.Value)
 		}
 		if keys := s.PublicKeys(acc); len(keys) > 0 {
@@ -47,7 +47,7 @@ func (a accountSecretCmd) Run(ctx context.Context, c command.Console) error {
 type accountRotateCmd struct {
 	ofAccount `embed:""`
 
-	Overlap string `default:"24h" help:"How long callbacks carry a signature of the old secret too, up to 30d; 0 for none."`
+	Overlap string `default:"24h" help:"How long callbacks also carry a signature by the old secret, up to 30d; 0 for none."`
 }
 
 // Run rotates the secret and prints only the new one on standard output.
@@ -62,10 +62,10 @@ func (a accountRotateCmd) Run(ctx context.Context, c command.Console) error {
 			return err
 		}
 		made, err := m.RotateSecret(ctx, acc.ID, overlap)
-		text := fmt.Sprintf("Callbacks of %s are signed with the new secret alone, from now on.", acc.Name)
+		text := fmt.Sprintf("Callbacks of %s are signed with only the new secret from now on.", acc.Name)
 		switch {
 		case err != nil:
-			text = fmt.Sprintf("The store did not say that it took the change. Keep both secrets until "+
+			text = fmt.Sprintf("The store did not confirm the change. Keep both secrets until "+
 				"verifyd account show %s shows which public key signs.", acc.ID)
 		case !made.Until.IsZero():
 			text = fmt.Sprintf("Callbacks of %s carry both signatures until %s. Put the new secret into the "+
@@ -82,7 +82,7 @@ type accountEndRotationCmd struct {
 // Run ends the overlap.
 func (a accountEndRotationCmd) Run(ctx context.Context, c command.Console) error {
 	return a.change(ctx, c, func(m command.Manager, acc account.Account) (string, error) {
-		return fmt.Sprintf("The old signing secret of %s signs no more.", acc.Name),
+		return fmt.Sprintf("The old signing secret of %s no longer signs.", acc.Name),
 			m.EndRotation(ctx, acc.ID)
 	})
 }

@@ -17,7 +17,7 @@ type accountQuotaCmd struct {
 	named `embed:""`
 
 	Sessions *int64 `arg:"" optional:"" name:"n" help:"Sessions that the account may start in a UTC month."`
-	Default  bool   `help:"As many as the service grants to accounts without a quota of their own."`
+	Default  bool   `help:"Use the service's default quota."`
 }
 
 // Run sets the quota.
@@ -29,8 +29,8 @@ func (a accountQuotaCmd) Run(ctx context.Context, c command.Console) error {
 	case a.Sessions != nil:
 		if quota = *a.Sessions; quota < 1 {
 			return config.Usage(fmt.Errorf(
-				"%d is no quota; give a number of sessions, for example 5000, or --default; "+
-					"an account that is to start none is disabled: verifyd account disable NAME", quota))
+				"%d is not a quota; give a number of sessions, for example 5000, or --default; "+
+					"to let an account start no session, disable it: verifyd account disable NAME", quota))
 		}
 	}
 	return a.change(ctx, c, func(m command.Manager, acc account.Account) (string, error) {
@@ -43,7 +43,7 @@ type accountReturnURLCmd struct {
 	ofAccount `embed:""`
 
 	URL   string `arg:"" optional:"" help:"The https address that the end user's page links to once a session has ended."`
-	Clear bool   `help:"Show no such link any more."`
+	Clear bool   `help:"Remove the link."`
 }
 
 // Run sets the address, or removes it.
@@ -60,7 +60,7 @@ type accountColourCmd struct {
 	ofAccount `embed:""`
 
 	Colour string `arg:"" optional:"" help:"The colour of the account's sign on the end user's page, for example #1f5fd0."`
-	Clear  bool   `help:"Show no sign any more."`
+	Clear  bool   `help:"Remove the sign."`
 }
 
 // Run sets the colour, or removes it.
@@ -82,14 +82,14 @@ func oneOf(value string, empty bool, want string) error {
 }
 
 func shownBy(a account.Account) string {
-	return fmt.Sprintf("The pages of %s show it from now on.", a.Name)
+	return fmt.Sprintf("The pages of %s show the change from now on.", a.Name)
 }
 
 type accountNoticesCmd struct {
 	ofAccount `embed:""`
 
 	URL   string `arg:"" optional:"" help:"The https address that notices are posted to, signed as callbacks are."`
-	Clear bool   `help:"Post them nowhere; members read them on the dashboard all the same."`
+	Clear bool   `help:"Stop posting them; members still read them on the dashboard."`
 }
 
 // Run sets the address, or removes it.
@@ -117,7 +117,7 @@ type accountBindingCmd struct {
 
 	Binding  string `arg:"" optional:"" help:"link (whoever has the link), code (the account's owner confirms with a code on the platform) or account (the platform account signs in too)."`
 	MaxUsers *int   `placeholder:"N" help:"How many platform users one identity may verify, 1 to 10; 0: any number."`
-	Clear    bool   `help:"Ask for what the service asks for."`
+	Clear    bool   `help:"Use the service's default."`
 }
 
 // Run sets what the account requires of its sessions.
@@ -130,7 +130,7 @@ func (a accountBindingCmd) Run(ctx context.Context, c command.Console) error {
 		return config.Usage(errors.New("give link, code or account, or --clear, or --max-users"))
 	}
 	return a.change(ctx, c, func(m command.Manager, acc account.Account) (string, error) {
-		return fmt.Sprintf("New sessions of %s ask for it from now on.", acc.Name),
+		return fmt.Sprintf("It applies to new sessions of %s from now on.", acc.Name),
 			m.SetBinding(ctx, acc.ID, to)
 	})
 }

@@ -17,14 +17,14 @@ import (
 type named struct {
 	command.Managed `embed:""`
 
-	Name string `arg:"" help:"The account's name; its id where it was made on the dashboard."`
+	Name string `arg:"" help:"The account's name, or its id (required if it was created on the dashboard)."`
 }
 
 // ofAccount is a command on one account, which a flag names.
 type ofAccount struct {
 	command.Managed `embed:""`
 
-	Account string `required:"" placeholder:"NAME" help:"The account's name; its id where it was made on the dashboard."`
+	Account string `required:"" placeholder:"NAME" help:"The account's name, or its id (required if it was created on the dashboard)."`
 }
 
 // changing changes an account and returns a description of the change.
@@ -75,7 +75,7 @@ func (a identityArg) parts() (who access.Identity, err error) {
 	network, subject, ok := strings.Cut(a.Identity, ":")
 	if !ok || network == "" || subject == "" {
 		return who, config.Usage(
-			errors.New("IDENTITY: this is not NETWORK:SUBJECT; for example example:12345"))
+			errors.New("IDENTITY: this is not of the form NETWORK:SUBJECT; for example example:12345"))
 	}
 	return access.Identity{Network: network, Subject: subject}, nil
 }

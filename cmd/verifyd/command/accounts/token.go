@@ -17,17 +17,17 @@ import (
 
 // OperatorToken has the commands on operator tokens, with which programs use the management interface.
 type OperatorToken struct {
-	Create tokenCreateCmd `cmd:"" help:"Make an operator token and print it, this once, alone on standard output."`
+	Create tokenCreateCmd `cmd:"" help:"Create an operator token and print it, this once, as the only text on standard output."`
 	List   tokenListCmd   `cmd:"" help:"List operator tokens."`
-	Revoke tokenRevokeCmd `cmd:"" help:"End an operator token for good."`
+	Revoke tokenRevokeCmd `cmd:"" help:"Revoke an operator token permanently, and with it the invites that were made with it."`
 }
 
 type tokenCreateCmd struct {
 	command.Local `embed:""`
 
-	Name    string   `required:"" placeholder:"TEXT" help:"What it is for, as the audit log shows it, for example deploy."`
-	Scope   []string `required:"" sep:"," placeholder:"SCOPE" help:"What it may do: accounts:read, accounts:write, keys:read, keys:write, members:read, members:write, networks:read, secrets:write; write includes read."`
-	Expires string   `default:"90d" placeholder:"WHEN" help:"When it ends, as for key create; at most 366d."`
+	Name    string   `required:"" placeholder:"TEXT" help:"What it is for, for example deploy; the audit log shows it."`
+	Scope   []string `required:"" sep:"," placeholder:"SCOPE" help:"What it may do: ${scopes}; write includes read."`
+	Expires string   `default:"90d" placeholder:"WHEN" help:"When it ends, in the forms that key create takes; at most 366d from now."`
 }
 
 // Run creates the token.
@@ -51,12 +51,17 @@ func (t tokenCreateCmd) Run(ctx context.Context, c command.Console) error {
 	})
 }
 
-func scopesText(g grant.Grant) string {
-	texts := make([]string, len(g.Scopes))
-	for i, s := range g.Scopes {
+// ScopeList names all scopes, for the help of operator token create.
+func ScopeList() string { return joined(grant.Scopes(), ", ") }
+
+func scopesText(g grant.Grant) string { return joined(g.Scopes, " ") }
+
+func joined(scopes []grant.Scope, separator string) string {
+	texts := make([]string, len(scopes))
+	for i, s := range scopes {
 		texts[i] = string(s)
 	}
-	return strings.Join(texts, " ")
+	return strings.Join(texts, separator)
 }
 
 type tokenListCmd struct {

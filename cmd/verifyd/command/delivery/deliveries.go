@@ -37,8 +37,8 @@ type Deliveries struct {
 	List deliveriesListCmd `cmd:"" help:"List deliveries, newest first."`
 	Show deliveriesShowCmd `cmd:"" help:"Show every attempt of a session's delivery."`
 
-	Resend  deliveriesResendCmd  `cmd:"" help:"Send an outcome again whose delivery has ended, with the same webhook-id."`
-	Redrive deliveriesRedriveCmd `cmd:"" help:"Send many again, with the same webhook-ids: those that ended in one way."`
+	Resend  deliveriesResendCmd  `cmd:"" help:"Send the callback of a session again, with the same webhook-id, if its delivery has ended."`
+	Redrive deliveriesRedriveCmd `cmd:"" help:"Send again all callbacks that ended in a given state, with the same webhook-ids."`
 }
 
 type deliveriesListCmd struct {
@@ -46,7 +46,7 @@ type deliveriesListCmd struct {
 	table.Listing `embed:""`
 
 	State string `enum:",due,claimed,delivered,rejected,unknown,undeliverable" default:"" help:"Only deliveries in this state: due, claimed, delivered, rejected, unknown or undeliverable."`
-	Limit int    `default:"50" help:"At most so many."`
+	Limit int    `default:"50" help:"Maximum number of deliveries."`
 }
 
 // Run lists deliveries. It shows a receiver's host and port, never its path and query, which carry the
@@ -72,7 +72,7 @@ func (d deliveriesListCmd) Run(ctx context.Context, c command.Console) error {
 				table.Instant(found.BackTo))
 		} else if len(found.Views) == 0 {
 			_, err = fmt.Fprintln(c.Err,
-				"No such delivery is kept. One is made when a user completes a session.")
+				"No such delivery is kept. A delivery begins when a user completes a session.")
 		}
 		return err
 	})
@@ -200,7 +200,7 @@ func showDelivery(out io.Writer, v facts.View) error {
 // byWhom names the worker that wrote a fact; it is unknown for a fact that cannot be read.
 func byWhom(worker string) string {
 	if worker == "" {
-		return ", by nobody knows whom"
+		return ", by an unknown worker"
 	}
 	return " by " + timeline.Legible(worker)
 }
@@ -218,7 +218,7 @@ func answerOf(r facts.Result) string {
 
 // sessionArg names the session that a command is about.
 type sessionArg struct {
-	Session string `arg:"" help:"The session's id, or its token."`
+	Session string `arg:"" help:"The session's id or token."`
 }
 
 // id reads the argument. Errors never repeat it: it may be a token.
@@ -267,9 +267,11 @@ func (d deliveriesResendCmd) Run(ctx context.Context, c command.Console) error {
 		case errors.Is(err, facts.ErrDeliveryOpen):
 			return config.Usage(fmt.Errorf(
 				"session %s: the callback is waiting or being sent; see: verifyd explain %s", id, id))
+		case errors.Is(err, facts.ErrResentOften):
+			return config.Usage(fmt.Errorf("session %s: %w", id, err))
 		case errors.Is(err, facts.ErrNoDelivery):
 			return config.Usage(fmt.Errorf(
-				"session %s has nothing to send: only verified and failed sessions are sent", id))
+				"session %s has nothing to send: only verified and failed sessions have a callback", id))
 		case err != nil:
 			return noneKept(id, err)
 		}

@@ -42,7 +42,8 @@ func (e Explain) Run(ctx context.Context, c command.Console) error {
 		}
 		explanation := explanation{Report: timeline.Report{View: v, Account: v.Account, Workers: true}}
 		if v.Delivery.State == facts.DeliveryDue {
-			if explanation.pause, err = pauseOf(ctx, st, timeline.Host(v.Session)); err != nil {
+			paused := pauses.NewStore(st.Conn, nil)
+			if explanation.pause, err = paused.Of(ctx, timeline.Host(v.Session)); err != nil {
 				return err
 			}
 		}
@@ -60,15 +61,6 @@ type explanation struct {
 	timeline.Report
 
 	pause *pauses.Pause // of its receiver host; nil: it is not paused
-}
-
-// pauseOf returns the active pause of a receiver host.
-func pauseOf(ctx context.Context, st *store.Store, host string) (*pauses.Pause, error) {
-	book, err := pauses.NewStore(ctx, st.Conn, nil)
-	if err != nil {
-		return nil, err
-	}
-	return book.Of(ctx, host)
 }
 
 func (s explanation) write(out io.Writer, entries []timeline.Entry) error {
@@ -129,39 +121,40 @@ func (s explanation) advice() string {
 // meanings say what to do about a session without a callback.
 var meanings = map[sessions.State]string{
 	sessions.Pending: "The user has not finished yet and has until {expires}. Nothing to do; after " +
-		"that, {account} starts a new session.",
+		"that, {account} has to start a new session.",
 	sessions.Expired: "Nobody finished in time, so no callback is sent. {account} can start a new " +
 		"session for this user.",
-	sessions.Canceled: "{account} took the session back, so no callback is sent. Nothing to do.",
+	sessions.Canceled: "{account} canceled the session, so no callback is sent. Nothing to do.",
 }
 
 // deliveryMeanings say what to do about a callback.
 var deliveryMeanings = map[facts.DeliveryState]string{
-	facts.DeliveryDue: "The callback waits for its next try and is sent by itself. If it " +
-		"stays so, look whether a dispatcher runs and whether {host} can be reached.",
-	facts.DeliveryClaimed:   "A worker is sending the callback at this moment. Look again in a minute.",
+	facts.DeliveryDue: "The callback is waiting for its next attempt and is sent " +
+		"automatically. If it keeps waiting, check whether a dispatcher runs and {host} can be reached.",
+	facts.DeliveryClaimed:   "A worker is sending the callback at this moment. Check again in a minute.",
 	facts.DeliveryDelivered: "{host} has the result. Nothing to do.",
-	facts.DeliveryRejected: "{host} got the callback and refused it, and it is not sent again. " +
-		"Fix the receiver; then send it again with: verifyd deliveries resend {sid}. {account} can " +
-		"also read the result with GET /sessions/{sid}.",
-	facts.DeliveryUnknown: "The callback may have reached {host} or not, and is not sent again. " +
-		"Look there for webhook-id {webhook-id}; send it again, with the same webhook-id, by: verifyd " +
-		"deliveries resend {sid}. {account} can also read the result with GET /sessions/{sid}.",
-	facts.DeliveryUndeliverable: "Nothing was ever sent to {host}. Fix what kept it from being " +
-		"reached; then send it again with: verifyd deliveries resend {sid}. {account} can also read " +
-		"the result with GET /sessions/{sid}.",
+	facts.DeliveryRejected: "{host} got the callback and refused it; it is not sent again " +
+		"automatically. Fix the receiver; then send it again with: verifyd deliveries resend {sid}. " +
+		"{account} can also read the result with GET /sessions/{sid}.",
+	facts.DeliveryUnknown: "The callback may or may not have reached {host}; it is not sent again " +
+		"automatically. Look there for webhook-id {webhook-id}; to send it again, with the same " +
+		"webhook-id: verifyd deliveries resend {sid}. {account} can also read the result with " +
+		"GET /sessions/{sid}.",
+	facts.DeliveryUndeliverable: "Nothing was ever sent to {host}. Fix the cause; then send it again " +
+		"with: verifyd deliveries resend {sid}. {account} can also read the result with " +
+		"GET /sessions/{sid}.",
 }
 
 // unreadableMeaning says what to do about a session whose outcome cannot be read.
-const unreadableMeaning = "The message in place of this session's outcome was written by no " +
-	"verifyd, so nobody was verified and no callback is sent. {account} starts a new session for this " +
-	"user. Look who has the NATS credentials: OPERATING.md, facts that cannot be read."
+const unreadableMeaning = "The message stored as this session's outcome was not written by " +
+	"verifyd, so nobody was verified and no callback is sent. {account} has to start a new session for " +
+	"this user. Check who has the NATS credentials: OPERATING.md, facts that cannot be read."
 
 // lostMeaning says what to do about a session whose outcome a damaged store may have lost.
-const lostMeaning = "The store was damaged and recovered (verifyd operator audit says what was lost). " +
-	"Whether this session was completed, and whether its callback was sent, is not known any more; no " +
-	"callback is sent. {account} asks the receiver, or starts a new session for this user."
+const lostMeaning = "The store was damaged and recovered (verifyd operator audit shows what was lost). " +
+	"Whether this session was completed, and whether its callback was sent, is no longer known; no " +
+	"callback is sent. {account} can check the receiver, or start a new session for this user."
 
 // pausedMeaning says what to do about a callback whose receiver host an operator has paused.
-const pausedMeaning = "{host} is paused by an operator until {until}, so the callback waits. After " +
-	"that it has its whole time to be sent. To send it now: verifyd hosts resume {host}"
+const pausedMeaning = "{host} was paused by an operator until {until}, so the callback waits. After " +
+	"that it has its full time to be sent. To send it now: verifyd hosts resume {host}"

@@ -59,7 +59,7 @@ func TestEveryStateHasItsWords(t *testing.T) {
 		if timeline.Classes[class] == "" {
 			t.Errorf("no words for %q", class)
 		}
-		good(timeline.DescribeResult(facts.Result{Verdict: facts.VerdictReleased, Class: class}))
+		good(s.Describe(result(facts.Result{Verdict: facts.VerdictReleased, Class: class})))
 	}
 	for _, c := range []struct {
 		entry timeline.Entry
@@ -79,11 +79,11 @@ func TestEveryStateHasItsWords(t *testing.T) {
 				Name: timeline.EventNotSent, Class: failure.Connect,
 				Detail: "hooks.harbor.example refused the connection", Next: 2 * time.Second,
 			}),
-			"Not sent: hooks.harbor.example refused the connection; next try in 2 s",
+			"Not sent: hooks.harbor.example refused the connection; next attempt in 2 s",
 		},
 		{event(timeline.Event{Name: "newer"}), "newer"},
 		{timeline.Entry{Kind: timeline.EntryResendRequested,
-			Resend: &facts.Resend{Number: 2, By: "operator"}}, "Attempt 2: asked for by operator"},
+			Resend: &facts.Resend{Number: 2, By: "operator"}}, "Attempt 2: requested by operator"},
 		{result(facts.Result{Verdict: "quantum", Class: "new"}), "quantum: new"},
 		{
 			result(facts.Result{

@@ -21,9 +21,9 @@ import (
 
 // Hosts has the commands on receiver hosts: which do not answer, and which are paused.
 type Hosts struct {
-	List   hostsListCmd   `cmd:"" help:"List the receiver hosts where nobody answers, where callbacks wait, or that are paused."`
+	List   hostsListCmd   `cmd:"" help:"List the receiver hosts that do not answer, that have waiting callbacks, or that are paused."`
 	Pause  hostsPauseCmd  `cmd:"" help:"Send nothing to a receiver host for a while."`
-	Resume hostsResumeCmd `cmd:"" help:"Send to it again."`
+	Resume hostsResumeCmd `cmd:"" help:"End the pause of a receiver host."`
 }
 
 type hostsListCmd struct {
@@ -41,10 +41,7 @@ func (h hostsListCmd) Run(ctx context.Context, c command.Console) error {
 		if err != nil {
 			return err
 		}
-		book, err := pauses.NewStore(ctx, st.Conn, nil)
-		if err != nil {
-			return err
-		}
+		book := pauses.NewStore(st.Conn, nil)
 		found, err := hosts.Source{Pauses: book, Sessions: st.Reader()}.Report(ctx, all)
 		if err != nil {
 			return err
@@ -58,13 +55,13 @@ func (h hostsListCmd) Run(ctx context.Context, c command.Console) error {
 			return err
 		}
 		if !found.BackTo.IsZero() {
-			_, _ = fmt.Fprintf(c.Err, "Counted back to %s; there may be older ones that wait.\n",
+			_, _ = fmt.Fprintf(c.Err, "Counted back to %s; older callbacks may be waiting too.\n",
 				table.Instant(found.BackTo))
 		}
 		if !slices.ContainsFunc(all, func(p fleet.Process) bool {
 			return slices.Contains(p.Roles, "dispatcher")
 		}) {
-			_, err = fmt.Fprintln(c.Err, "No dispatcher answers, so nothing is sent to anybody.")
+			_, err = fmt.Fprintln(c.Err, "No dispatcher responds, so no callbacks are sent.")
 		}
 		return err
 	})
@@ -85,18 +82,15 @@ func hostWords(h hosts.Host) (since time.Time, why string) {
 type hostsPauseCmd struct {
 	command.Store `embed:""`
 
-	Host   string        `arg:"" help:"The receiver's host, or host:port; the port is 443 where none is named."`
-	For    time.Duration `default:"1h" help:"How long, up to 24h; it ends by itself."`
-	Reason string        `placeholder:"TEXT" help:"Why, for those who look at it later."`
+	Host   string        `arg:"" help:"The receiver's host, or host:port; the default port is 443."`
+	For    time.Duration `default:"1h" help:"How long, up to 24h; the pause ends automatically."`
+	Reason string        `placeholder:"TEXT" help:"Why: a note for other operators."`
 }
 
 // Run pauses the host. Every dispatcher honours it within a second.
 func (h hostsPauseCmd) Run(ctx context.Context, c command.Console) error {
 	return h.Use(ctx, c, func(st *store.Store) error {
-		book, err := pauses.NewStore(ctx, st.Conn, nil)
-		if err != nil {
-			return err
-		}
+		book := pauses.NewStore(st.Conn, nil)
 		book.Oldest = store.OldestOf(st.Reader())
 		p, err := book.Begin(ctx, h.Host, command.Operator().String(), h.Reason, h.For)
 		if err != nil {
@@ -108,8 +102,9 @@ func (h hostsPauseCmd) Run(ctx context.Context, c command.Console) error {
 			return err
 		}
 		_, err = fmt.Fprintf(c.Err,
-			"Nothing is sent to %s until %s. Callbacks to it wait, and have their whole time after "+
-				"that. End it early with: verifyd hosts resume %s\n", p.Host, table.Instant(p.Until), p.Host)
+			"Nothing is sent to %s until %s. Callbacks to it wait, and have their full time after "+
+				"that. To end the pause early: verifyd hosts resume %s\n",
+			p.Host, table.Instant(p.Until), p.Host)
 		return err
 	})
 }
@@ -125,7 +120,7 @@ func badPause(err error) error {
 	case errors.Is(err, pauses.ErrReason):
 		return config.Usage(fmt.Errorf("--reason: %w", err))
 	case errors.Is(err, pauses.ErrNotPaused):
-		return config.Usage(fmt.Errorf("HOST: %w; verifyd hosts list shows those that are", err))
+		return config.Usage(fmt.Errorf("HOST: %w; verifyd hosts list shows the paused ones", err))
 	default:
 		return err
 	}
@@ -140,10 +135,7 @@ type hostsResumeCmd struct {
 // Run ends the pause.
 func (h hostsResumeCmd) Run(ctx context.Context, c command.Console) error {
 	return h.Use(ctx, c, func(st *store.Store) error {
-		book, err := pauses.NewStore(ctx, st.Conn, nil)
-		if err != nil {
-			return err
-		}
+		book := pauses.NewStore(st.Conn, nil)
 		p, err := book.End(ctx, h.Host, command.Operator().String())
 		if err != nil {
 			return badPause(err)
@@ -153,7 +145,7 @@ func (h hostsResumeCmd) Run(ctx context.Context, c command.Console) error {
 			return err
 		}
 		_, err = fmt.Fprintf(c.Err,
-			"Callbacks to %s are sent again. Those that wait come within half a minute.\n", p.Host)
+			"Callbacks to %s are sent again. Waiting ones go out within half a minute.\n", p.Host)
 		return err
 	})
 }

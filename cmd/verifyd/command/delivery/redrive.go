@@ -26,19 +26,19 @@ type deliveriesRedriveCmd struct {
 	command.Store `embed:""`
 	table.Listing `embed:""`
 
-	State   string        `required:"" enum:"undeliverable,rejected,unknown" help:"How they ended: undeliverable, rejected or unknown. An unknown one may have arrived already."`
-	Host    string        `placeholder:"HOST" help:"Only those to this receiver host."`
-	Account string        `placeholder:"NAME" help:"Only those of this account."`
-	Since   time.Duration `default:"72h" help:"Only those whose session was completed within this time."`
-	Limit   int           `default:"${redrive_most}" help:"At most so many."`
-	DryRun  bool          `help:"Show which would be sent, and send nothing."`
+	State   string        `required:"" enum:"undeliverable,rejected,unknown" help:"State in which they ended: undeliverable, rejected or unknown. An unknown callback may have arrived already."`
+	Host    string        `placeholder:"HOST" help:"Only callbacks to this receiver host."`
+	Account string        `placeholder:"NAME" help:"Only callbacks of this account."`
+	Since   time.Duration `default:"72h" help:"Only callbacks of sessions that were completed within this time."`
+	Limit   int           `default:"${redrive_most}" help:"Maximum number of callbacks."`
+	DryRun  bool          `help:"Show which callbacks would be sent, and send nothing."`
 }
 
 // Run sends callbacks that ended in these ways again, newest first. It prints their sessions on standard
 // output.
 func (d deliveriesRedriveCmd) Run(ctx context.Context, c command.Console) error {
 	if d.Limit < 1 || d.Limit > redrive.Max {
-		return config.Usage(fmt.Errorf("--limit: %d is not from 1 to %d; run it again for more", d.Limit,
+		return config.Usage(fmt.Errorf("--limit: %d is not from 1 to %d; for more, run it again", d.Limit,
 			redrive.Max))
 	}
 	host := ""
@@ -93,7 +93,7 @@ func (d deliveriesRedriveCmd) redriveNow(ctx context.Context, c command.Console,
 	}
 	words := []string{strconv.Itoa(len(done.Asked)) + " are due again, with the same webhook-id"}
 	if n := len(done.Skipped); n > 0 {
-		words = append(words, strconv.Itoa(n)+" were due already")
+		words = append(words, strconv.Itoa(n)+" were already due")
 	}
 	_, _ = fmt.Fprintln(c.Err, strings.Join(words, "; ")+".")
 	return err

@@ -28,21 +28,21 @@ type Sessions struct {
 type exportCmd struct {
 	command.Store `embed:""`
 
-	Account  string `required:"" placeholder:"NAME" help:"The account whose sessions they are, by its name or id."`
-	Format   string `enum:"csv,jsonl" default:"csv" help:"csv, in which no cell is a formula, or jsonl: one JSON object a line."`
-	Q        string `name:"q" placeholder:"TEXT" help:"What is held of a session: its id, a webhook-id, or what its user, its group, its reference or its key's name begins with."`
+	Account  string `required:"" placeholder:"NAME" help:"The account whose sessions to export: its name or id."`
+	Format   string `enum:"csv,jsonl" default:"csv" help:"csv, in which no cell is a formula, or jsonl: one JSON object per line."`
+	Q        string `name:"q" placeholder:"TEXT" help:"Search text: a session's id or webhook-id, or the beginning of its user, group, reference or key name."`
 	User     string `placeholder:"ID" help:"Only sessions of this platform_user_id."`
 	Platform string `help:"Only sessions of this platform." placeholder:"TEXT"`
 	Group    string `help:"Only sessions with this guild_id." placeholder:"TEXT"`
-	Key      string `name:"key-name" help:"Only sessions that this API key started, by its name or its id." placeholder:"NAME|ID"`
-	Mode     string `enum:",live,test" default:"" help:"Only live sessions, or only test ones: live or test."`
+	Key      string `name:"key-name" help:"Only sessions that this API key started: its name or id." placeholder:"NAME|ID"`
+	Mode     string `enum:",live,test" default:"" help:"Only live or only test sessions: live or test."`
 	State    string `enum:",pending,verified,failed,canceled,expired" default:"" help:"Only sessions in this state: pending, verified, failed, canceled or expired."`
 	Network  string `help:"Only sessions that this identity network decided." placeholder:"ID"`
 	Reason   string `enum:",declined,refused,unconfirmed,canceled,expired,unreadable,outcome_lost" default:"" help:"Only sessions that ended for this reason: declined, refused, unconfirmed, canceled, expired, unreadable or outcome_lost."`
 	Binding  string `enum:",link,code,account" default:"" help:"Only sessions that ask for this to be proven: link, code or account."`
 	Delivery string `enum:",none,due,claimed,delivered,rejected,unknown,undeliverable" default:"" help:"Only sessions whose callback is in this state: none, due, claimed, delivered, rejected, unknown or undeliverable."`
-	From     string `placeholder:"DAY" help:"Only sessions that were started on this day, in UTC, or later, as in 2026-11-21."`
-	To       string `placeholder:"DAY" help:"Only sessions that were started on this day, in UTC, or earlier."`
+	From     string `placeholder:"DAY" help:"Only sessions that were started on this UTC day or later, for example 2026-11-21."`
+	To       string `placeholder:"DAY" help:"Only sessions that were started on this UTC day or earlier."`
 }
 
 // Run writes the sessions. If it fails, the output is incomplete, and the exit code is not 0.
@@ -92,7 +92,7 @@ func (e exportCmd) query() (lists.Query, error) {
 		at, err := time.Parse(time.DateOnly, day)
 		switch {
 		case err != nil:
-			return q, fmt.Errorf("%s: %q is not a day; write it as in 2026-11-21", flag, day)
+			return q, fmt.Errorf("%s: %q is not a day; for example 2026-11-21", flag, day)
 		case flag == "--from":
 			q.Since = at
 		default:
@@ -127,7 +127,7 @@ func (e exportCmd) keys(ctx context.Context, st *store.Store, q *lists.Query) er
 	}
 	if e.Key != "" && len(q.Keys) == 0 {
 		return config.Usage(fmt.Errorf(
-			"--key-name: this account has no key %q; verifyd key list --account %s shows those that it has",
+			"--key-name: this account has no key %q; verifyd key list --account %s shows its keys",
 			e.Key, q.Account))
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 
 // Demo runs everything on loopback, with a sample integrator, and shows a callback.
 type Demo struct {
-	Auto     bool   `help:"Play the browser too, and exit after the callback: 0 when its signature verified."`
+	Auto     bool   `help:"Play the browser too, and exit after the callback, with 0 if its signature is valid."`
 	Binding  string `enum:"link,code,account" default:"link" help:"What sessions ask to be proven: link, code or account."`
 	LogLevel string `default:"error" help:"trace, debug, info, warn or error."`
 }

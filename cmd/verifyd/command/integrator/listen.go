@@ -29,8 +29,8 @@ const (
 
 // Listen brings the callbacks of a test key's sessions to a program on this machine.
 type Listen struct {
-	Key     string        `secret:"" env:"VERIFYD_API_KEY" required:"" placeholder:"vfytest_…" help:"The test key ($VERIFYD_API_KEY keeps it out of the shell's history)."`
-	Forward string        `required:"" placeholder:"URL" help:"Where callbacks go, for example http://localhost:3000/hook."`
+	Key     string        `secret:"" env:"VERIFYD_API_KEY" required:"" placeholder:"vfytest_…" help:"The test key; its variable keeps it out of the shell's history."`
+	Forward string        `required:"" placeholder:"URL" help:"Address to forward callbacks to, for example http://localhost:3000/hook."`
 	BaseURL string        `name:"base-url" default:"http://localhost:8080" help:"{base_url} of the service."`
 	Timeout time.Duration `default:"8s" help:"How long the program may take; less than the service's VERIFYD_CALLBACK_TIMEOUT."`
 }
@@ -40,7 +40,7 @@ func (l Listen) Run(ctx context.Context, c command.Console) error {
 	to, err := url.Parse(l.Forward)
 	if err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https" || to.User != nil {
 		return config.Usage(errors.New(
-			"--forward is not an address to forward to; give one such as http://localhost:3000/hook"))
+			"--forward is not an address to forward to; for example http://localhost:3000/hook"))
 	}
 	if l.Timeout < time.Second || l.Timeout > time.Minute {
 		return config.Usage(fmt.Errorf("--timeout: %s is out of range; use 1s to 1m, for example 8s",
@@ -55,7 +55,7 @@ func (l Listen) Run(ctx context.Context, c command.Console) error {
 	for pause := listenAgain; ; {
 		err := cl.Listen(ctx, func() {
 			pause = listenAgain
-			f.say("Listening. Callbacks of this test key's sessions at %s go to %s; Ctrl-C ends it.",
+			f.say("Listening. Callbacks of this test key's sessions at %s go to %s; press Ctrl-C to stop.",
 				l.BaseURL, to.Redacted())
 		}, f.forward)
 		if ctx.Err() != nil {
@@ -119,7 +119,7 @@ func (f *forwarder) forward(ctx context.Context, l client.Listened) {
 	id := plainText(l.Header.Get("Webhook-Id"))
 	switch {
 	case !o.Sent:
-		f.say("%s  not sent: %s; it comes again", id, o.Detail)
+		f.say("%s  not sent: %s; the service tries again", id, o.Detail)
 	case o.Status == 0:
 		f.say("%s  unknown: %s  (%s)", id, o.Detail, took)
 	default:
@@ -130,7 +130,7 @@ func (f *forwarder) forward(ctx context.Context, l client.Listened) {
 			f.say("%s  too late: the service has recorded it as unknown", id)
 			return
 		}
-		f.say("%s  the service was not told: %v", id, err)
+		f.say("%s  the result could not be reported: %v", id, err)
 	}
 }
 

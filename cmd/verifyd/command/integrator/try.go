@@ -21,13 +21,13 @@ const tryPause = 2 * time.Second
 // operator's machine is not meant for an integrator's receiver.
 type Try struct {
 	URL          string        `arg:"" help:"The receiver's callback_url."`
-	Secret       string        `secret:"" env:"VERIFYD_TRY_SECRET" placeholder:"whsec_…" help:"Its signing secret ($VERIFYD_TRY_SECRET keeps it out of the shell's history); without it one is made and printed."`
-	Wait         time.Duration `default:"2m" help:"How long to wait until the receiver takes a secret that was made here."`
-	AllowPrivate bool          `help:"Try receivers on this machine, also by http://localhost, and in private networks."`
+	Secret       string        `secret:"" env:"VERIFYD_TRY_SECRET" placeholder:"whsec_…" help:"Its signing secret; default: a new one, which is printed. The variable keeps it out of the shell's history."`
+	Wait         time.Duration `default:"2m" help:"How long to wait until the receiver accepts the new secret."`
+	AllowPrivate bool          `help:"Also test receivers on this machine, even by http://localhost, and in private networks."`
 	CAFile       string        `name:"ca-file" placeholder:"FILE" help:"Extra PEM roots for its certificate."`
-	Timeout      time.Duration `default:"10s" help:"A whole attempt, as VERIFYD_CALLBACK_TIMEOUT has it."`
-	User         string        `default:"verifyd-try" help:"platform_user_id of what is sent."`
-	Guild        string        `default:"verifyd-try" help:"guild_id of what is sent."`
+	Timeout      time.Duration `default:"10s" help:"Time limit of a whole attempt, as VERIFYD_CALLBACK_TIMEOUT."`
+	User         string        `default:"verifyd-try" help:"platform_user_id in the callbacks."`
+	Guild        string        `default:"verifyd-try" help:"guild_id in the callbacks."`
 	JSON         bool          `name:"json" help:"Print one JSON document instead of a table."`
 }
 
@@ -77,9 +77,9 @@ func (t Try) Run(ctx context.Context, c command.Console) error {
 // await prints the new secret, and waits until the receiver accepts a callback signed with it, or the time is
 // over: the checks then report what is wrong.
 func (t Try) await(ctx context.Context, c command.Console, bench *receivertest.Bench) {
-	_, _ = fmt.Fprintf(c.Err, "No signing secret was given, so this one was made:\n\n    %s\n\n"+
-		"Give it to the receiver. The checks begin when it takes a callback signed with it, at the "+
-		"latest in %s.\n", t.Secret, t.Wait)
+	_, _ = fmt.Fprintf(c.Err, "No signing secret was given, so this one was created:\n\n    %s\n\n"+
+		"Give it to the receiver. The checks begin as soon as it accepts a callback signed with it, "+
+		"after %s at the latest.\n", t.Secret, t.Wait)
 	ctx, cancel := context.WithTimeout(ctx, t.Wait)
 	defer cancel()
 	tick := time.NewTicker(tryPause)

@@ -15,8 +15,8 @@ type Check struct {
 	config.Settings `embed:""`
 
 	JSON  bool   `name:"json" help:"Print the findings as one JSON document."`
-	Deep  bool   `help:"Read every record of the embedded store and its checksum, and hold the store against what it must have."`
-	Files string `placeholder:"DIR" help:"Read the files of a stopped NATS server's JetStream store, and say which streams are damaged there."`
+	Deep  bool   `help:"Read every record of the embedded store, verify its checksum, and report records that are missing."`
+	Files string `placeholder:"DIR" help:"Read the files of a stopped NATS server's JetStream store, and report which streams are damaged there."`
 	Probe string `placeholder:"URL" help:"A callback_url to connect to as a callback would, without sending anything."`
 }
 

@@ -21,8 +21,8 @@ const (
 
 // Health asks a process on this machine whether it is ready; for containers, which have no other client.
 type Health struct {
-	AdminListen string `group:"process" default:"127.0.0.1:9090" help:"Address of the operators' server that is asked for /readyz."`
-	URL         string `name:"url" placeholder:"URL" help:"Ask this address instead."`
+	AdminListen string `group:"process" default:"127.0.0.1:9090" help:"Operators' address of the process, where /readyz is requested."`
+	URL         string `name:"url" placeholder:"URL" help:"Request this address instead."`
 }
 
 // Run succeeds if the answer is 200, and reports the answer otherwise.
@@ -51,7 +51,7 @@ func (h Health) Run(ctx context.Context, c command.Console) error {
 	}
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, healthBytes))
 	_, _ = fmt.Fprintln(c.Out, strings.TrimSpace(string(text)))
-	return fmt.Errorf("%s answers %s", target, answer.Status)
+	return fmt.Errorf("%s answered %s", target, answer.Status)
 }
 
 // readyURL returns the URL of /readyz; a server that listens on every interface is reached by loopback.

@@ -24,8 +24,8 @@ const (
 
 // LogLevel shows the log level of a running process, or changes it.
 type LogLevel struct {
-	Level       string        `arg:"" optional:"" help:"trace, debug, info, warn or error; without one the level is shown."`
-	For         time.Duration `help:"For how long; after it the level is what it was. Default: for good."`
+	Level       string        `arg:"" optional:"" help:"trace, debug, info, warn or error; without it the current level is shown."`
+	For         time.Duration `help:"For how long; after that the previous level is restored. Default: permanently."`
 	AdminListen string        `group:"process" default:"127.0.0.1:9090" help:"Operators' address of the process."`
 }
 
@@ -42,7 +42,7 @@ func (l LogLevel) Run(ctx context.Context, c command.Console) error {
 	if l.For != 0 {
 		if l.Level == "" {
 			return config.Usage(errors.New(
-				"--for: there is no level to hold for so long; write it first, as in: verifyd " +
+				"--for: the level is missing; give it first, for example: verifyd " +
 					"log-level debug --for 10m"))
 		}
 		query.Set("for", l.For.String())
@@ -58,7 +58,7 @@ func (l LogLevel) Run(ctx context.Context, c command.Console) error {
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	answer, err := client.Do(q)
 	if err != nil {
-		return fmt.Errorf("ask the process at %s: %w; name its VERIFYD_ADMIN_LISTEN with --admin-listen",
+		return fmt.Errorf("ask the process at %s: %w; give its VERIFYD_ADMIN_LISTEN with --admin-listen",
 			l.AdminListen, err)
 	}
 	defer func() { _ = answer.Body.Close() }()
@@ -75,7 +75,7 @@ func printLogLevel(c command.Console, status int, body []byte) error {
 	case http.StatusBadRequest:
 		return config.Usage(errors.New(strings.TrimSpace(string(body))))
 	default:
-		return fmt.Errorf("the process answered %d: it is no verifyd serve, or one that cannot do this",
+		return fmt.Errorf("the process answered %d: it is not verifyd serve, or a version without this",
 			status)
 	}
 	var doc struct {

@@ -41,9 +41,9 @@ const (
 type Status struct {
 	command.Store `embed:""`
 
-	JSON  bool          `name:"json" help:"Print one JSON document, and with --watch one a line."`
-	Watch bool          `help:"Look again and again: drawn anew on a terminal, otherwise a line each time."`
-	Every time.Duration `default:"${status_every}" help:"The pause between two looks of --watch, at least 1s."`
+	JSON  bool          `name:"json" help:"Print one JSON document; with --watch, one per line."`
+	Watch bool          `help:"Repeat: on a terminal the display is refreshed, otherwise each look is one line."`
+	Every time.Duration `default:"${status_every}" help:"Interval of --watch, at least 1s."`
 }
 
 // errUnhealthy is returned if something is not well.
@@ -213,11 +213,7 @@ func (d *StatusDoc) deliveries(ctx context.Context, st *store.Store) error {
 		return err
 	}
 	d.Verdicts = verdictsDoc(verdicts)
-	decided, err := pauses.NewStore(ctx, st.Conn, nil)
-	if err != nil {
-		return err
-	}
-	d.Paused, err = decided.List(ctx)
+	d.Paused, err = pauses.NewStore(st.Conn, nil).List(ctx)
 	return err
 }
 
@@ -258,7 +254,7 @@ func (d *StatusDoc) judge(h provision.Health) {
 		problem("clock: %v", err)
 	}
 	if d.Store.Limit > 0 && float64(d.Store.Used) >= check.FullWarning*float64(d.Store.Limit) {
-		problem("store: %s; from 90 %% on no new session is taken",
+		problem("store: %s; from 90 %% on no new session is accepted",
 			service.StoreUseText(d.Store.Used, d.Store.Limit))
 	}
 }

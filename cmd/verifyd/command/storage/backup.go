@@ -27,7 +27,7 @@ type Backup struct {
 	command.Store `embed:""`
 	table.Listing `embed:""`
 
-	File          string `arg:"" help:"File to write; it must not be there yet. - is standard output."`
+	File          string `arg:"" help:"File to write; it must not exist yet. - is standard output."`
 	WithMasterKey bool   `help:"Put the master key into the backup: whoever has the file can then read everything in it."`
 }
 
@@ -58,17 +58,17 @@ func (m madeBackup) text(file string) string {
 	if file == "-" {
 		what = "The backup"
 	}
-	what += " is whole. "
+	what += " is complete. "
 	switch {
 	case m.header.Leaving:
-		return what + "It is of a store that was moved elsewhere, or is about to be: restored, it " +
-			"sends nothing that was due.\n"
+		return what + "It is of a store that was moved elsewhere, or is about to be: a store restored " +
+			"from it sends nothing that was due.\n"
 	case m.header.Running:
-		return what + "The service ran meanwhile: what is due and open in it a restore ends, since " +
+		return what + "The service ran meanwhile: a restore ends what is due or open in it, since " +
 			"nobody knows what became of it.\n"
 	default:
-		return what + "No service ran meanwhile: while none has run since, verifyd restore --go-on " +
-			"goes on where it is.\n"
+		return what + "No service ran meanwhile: as long as none has run since, verifyd restore --go-on " +
+			"continues from it.\n"
 	}
 }
 
@@ -80,7 +80,7 @@ func (b Backup) toFile(ctx context.Context, c command.Console, st *store.Store) 
 	}
 	f, err := os.OpenFile(b.File, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return made, config.Usage(fmt.Errorf("FILE: %s is there already; name a new file", b.File))
+		return made, config.Usage(fmt.Errorf("FILE: %s exists already; name a new file", b.File))
 	}
 	if err != nil {
 		return made, config.Usage(fmt.Errorf("FILE: %s: %s", b.File, config.Plain(err)))
@@ -138,7 +138,7 @@ func (b Backup) write(ctx context.Context, st *store.Store, w io.Writer) (made m
 
 // ErrBegan is returned if a process has started although the backup records that none ran.
 var ErrBegan = errors.New(
-	"a service has begun to run while the backup was made; make it again while the service runs, or, " +
+	"a service started while the backup was being made; make it again while the service runs or, " +
 		"for restore --go-on, while it is stopped")
 
 // served reports whether a service runs on the store. A process without a connection to the external servers

@@ -23,26 +23,26 @@ type Erase struct {
 	command.Store `embed:""`
 	table.Listing `embed:""`
 
-	PlatformUserID string `name:"platform-user-id" required:"" help:"The user, as the integrator named them."`
-	Platform       string `help:"On this platform alone. With it, identities are found also where the user's sessions are no longer kept."`
-	Guild          string `help:"In this guild alone."`
+	PlatformUserID string `name:"platform-user-id" required:"" help:"The user's id, as the integrator gave it."`
+	Platform       string `help:"Only on this platform. With it, identities are found even if the user's sessions are no longer kept."`
+	Guild          string `help:"Only in this guild."`
 	Account        string `help:"The account whose user it is."`
-	AllAccounts    bool   `help:"Users of this name of all accounts."`
-	DryRun         bool   `help:"Say what would be erased, and erase nothing."`
+	AllAccounts    bool   `help:"Erase the user with this id in all accounts."`
+	DryRun         bool   `help:"Report what would be erased, and erase nothing."`
 }
 
 // errStillOpen is returned if something of the user is left to erase.
 var errStillOpen = errors.New(
-	"sessions are left that are not at their end: cancel them, or run this again when they have " +
-		"expired and their callbacks have ended")
+	"some sessions have not ended: cancel them, or run this again when they have expired and " +
+		"their callbacks have ended")
 
 // Run erases what is stored of a user.
 func (e Erase) Run(ctx context.Context, c command.Console) error {
 	if (e.Account == "") == !e.AllAccounts {
-		return config.Usage(errors.New("--account: name the account whose user it is, or say --all-accounts"))
+		return config.Usage(errors.New("--account: name the account whose user it is, or use --all-accounts"))
 	}
 	if e.Guild != "" && e.Platform == "" {
-		return config.Usage(errors.New("--guild: a guild is one of a platform; name that with --platform"))
+		return config.Usage(errors.New("--guild: a guild belongs to a platform; name that with --platform"))
 	}
 	return e.Use(ctx, c, func(st *store.Store) error {
 		accounts, err := e.accounts(ctx, st.Accounts)
@@ -61,7 +61,7 @@ func (e Erase) Run(ctx context.Context, c command.Console) error {
 			if !found.Until.IsZero() {
 				until.Text = fmt.Sprintf("%s (%d of them)", table.Exactly(found.Until), found.Clear)
 			}
-			t.Add(a.Name, found.Sessions, found.Outcomes, until, found.Clear, found.Bindings, found.Open)
+			t.Add(a.Name, found.Sessions, found.Outcomes, until, found.Clear, found.Identities, found.Open)
 			all.Sessions, all.Clear, all.Open = all.Sessions+found.Sessions, all.Clear+found.Clear,
 				all.Open+found.Open
 		}
@@ -79,20 +79,20 @@ func (e Erase) Run(ctx context.Context, c command.Console) error {
 // words describe what was done, and what the erasure does not reach.
 func (e Erase) words(all erasure.Erasure) string {
 	if e.DryRun {
-		return fmt.Sprintf("Nothing was erased (--dry-run). Of what is counted, %d sessions that are "+
-			"not at their end would stay.\n", all.Open)
+		return fmt.Sprintf("Nothing was erased (--dry-run). Of the counted sessions, %d that have "+
+			"not ended would stay.\n", all.Open)
 	}
 	if all.Sessions == 0 {
 		return ""
 	}
 	text := "The keys of these sessions are destroyed in the store: what is left of them names nobody, " +
 		"here and in backups and moves from now on.\n" +
-		"Backups made before hold the user. On several NATS servers, their logs hold the keys, sealed, " +
-		"for some three minutes more.\n"
+		"Earlier backups still contain the user. On several NATS servers, their logs hold the keys, " +
+		"sealed, for about three minutes more.\n"
 	if all.Clear > 0 {
 		text += fmt.Sprintf("%d of them were not sealed when they were stored, by an older build or "+
 			"VERIFYD_PLAIN_SESSIONS: nothing shows them any more,\n"+
-			"but their words stay in the store's files until the instant above.\n", all.Clear)
+			"but their data stays in the store's files until the time above.\n", all.Clear)
 	}
 	return text
 }
@@ -122,11 +122,11 @@ func (e Erase) holders(s sessions.Session) []string {
 func (e Erase) erase(ctx context.Context, st *store.Store, a account.Account) (erasure.Erasure, error) {
 	person := erasure.Person{
 		Account: a.ID, PlatformUserID: e.PlatformUserID, Platform: e.Platform, GuildID: e.Guild,
-		BindingUsersOf: e.holders,
+		HoldUsersOf: e.holders,
 	}
 	if e.Platform != "" {
 		for _, test := range []bool{false, true} {
-			person.BindingUsers = append(person.BindingUsers,
+			person.HoldUsers = append(person.HoldUsers,
 				e.holders(sessions.Session{Request: sessions.Request{
 					Account: a.ID, Test: test, Platform: e.Platform, GuildID: e.Guild,
 					PlatformUserID: e.PlatformUserID,
@@ -134,10 +134,10 @@ func (e Erase) erase(ctx context.Context, st *store.Store, a account.Account) (e
 		}
 	}
 	found, err := st.Reader().Erase(ctx, person, e.DryRun)
-	if err != nil || e.DryRun || found.Sessions+found.Bindings == 0 {
+	if err != nil || e.DryRun || found.Sessions+found.Identities == 0 {
 		return found, err
 	}
 	return found, st.Accounts.Note(ctx, command.Operator(), a.ID, audit.UserErased, "", map[string]string{
-		"sessions": strconv.Itoa(found.Sessions), "identities": strconv.Itoa(found.Bindings),
+		"sessions": strconv.Itoa(found.Sessions), "identities": strconv.Itoa(found.Identities),
 	})
 }

@@ -24,11 +24,11 @@ type Move struct {
 	table.Listing `embed:""`
 
 	To         string `help:"NATS servers to move to (nats://a:4222,nats://b:4222)."`
-	ToCreds    string `help:"Credentials file for them."`
+	ToCreds    string `help:"Credential for them: a credentials file, or the seed of an nkey."`
 	ToCAFile   string `name:"to-ca-file" help:"Extra PEM roots for their certificates."`
 	ToReplicas int    `default:"3" help:"Copies of every stream there."`
-	Finish     bool   `help:"Leave the old store for good when everything is brought, and open the new one."`
-	Abort      bool   `help:"Take the old store back, where a finish was begun and could not be ended."`
+	Finish     bool   `help:"Once everything is copied, close the old store permanently and open the new one."`
+	Abort      bool   `help:"Put the old store back into service, if --finish was begun and could not be completed."`
 }
 
 // Run brings a store to a cluster while the service runs. It can be repeated: each run copies what is new.
@@ -71,7 +71,8 @@ func (m Move) target(from *store.Store) (config.Store, error) {
 				"nats://10.0.0.1:4222,nats://10.0.0.2:4222"))
 	}
 	if m.To == m.NATSURL {
-		return config.Store{}, config.Usage(fmt.Errorf("--to: it names the servers that the store is on"))
+		return config.Store{}, config.Usage(
+			fmt.Errorf("--to: these are the servers that the store is on already"))
 	}
 	var f config.Faults
 	c := s.Config(&f)
@@ -96,15 +97,15 @@ func (m Move) takeBack(ctx context.Context, c command.Console, st *store.Store) 
 		return err
 	}
 	_, err := fmt.Fprintln(c.Err,
-		"The store is in service again. What was brought stays in the store that was being filled: "+
-			"another move to it goes on from there.")
+		"The store is in service again. What was copied stays in the new store: "+
+			"another move to it continues from there.")
 	return err
 }
 
 func (m Move) move(ctx context.Context, c command.Console, v *move.Move) error {
 	if ended, err := v.Ended(ctx); err != nil || ended {
 		if err == nil {
-			_, err = fmt.Fprintln(c.Err, "The move has ended before; nothing was done now.")
+			_, err = fmt.Fprintln(c.Err, "The move was finished before; nothing was done now.")
 		}
 		return err
 	}
@@ -157,26 +158,26 @@ func comparedText(equal, running bool, old storestate.Record) string {
 	switch {
 	case equal:
 	case running && old.State == storestate.StateOpen:
-		text = "The service has gone on meanwhile; run this again to bring what is new."
+		text = "The service has kept running meanwhile; run this again to copy what is new."
 	default:
-		text = "The stores differ: the old one has taken something away since it was brought; verifyd " +
-			"move --finish brings that again."
+		text = "The stores differ: the old one has removed something since it was copied; verifyd " +
+			"move --finish copies that again."
 	}
 	if old.State != storestate.StateOpen {
 		return text + " A verifyd move --finish was begun and has not ended: " +
 			(&storestate.Error{Record: old}).Error() + "."
 	}
-	return text + " The old one is the one to serve; verifyd move --finish changes over."
+	return text + " The old one is the one to serve; verifyd move --finish switches to the new one."
 }
 
 // finishedText describes what to do after a move.
 func (m Move) finishedText() string {
-	rest := "its data directory can go when the new service runs."
+	rest := "its data directory can be deleted when the new service runs."
 	if m.NATSURL != "" {
-		rest = "its streams can go when the new service runs."
+		rest = "its streams can be deleted when the new service runs."
 	}
 	return fmt.Sprintf("The new store is open: start the service with VERIFYD_NATS_URL=%s and the same "+
-		"master key. The old store is closed for good; %s", redacted(m.To), rest)
+		"master key. The old store is closed permanently; %s", redacted(m.To), rest)
 }
 
 // source names the old store, for people.
@@ -201,7 +202,7 @@ func redacted(urls string) string {
 
 // copiedTable is what a run has copied.
 func copiedTable(reports []transfer.Report) *table.Table {
-	t := table.New("brought", "ASSET", "BROUGHT NOW:messages")
+	t := table.New("brought", "ASSET", "COPIED NOW:messages")
 	for _, r := range reports {
 		t.Add(r.Stream, r.Filled)
 	}

@@ -35,9 +35,9 @@ const accountsFile = "accounts.conf"
 // configuration.
 type Prepare struct {
 	Dir         string   `arg:"" help:"Where to put it: a folder for each role (edge, dispatcher, operator, monitor) with nats.nk and secret.key, and nats with the servers' configuration."`
-	NATSServers []string `name:"nats-servers" sep:"," placeholder:"HOST" help:"The NATS servers' names among each other, for the routes between them; none: a server alone."`
-	StoreLimit  string   `placeholder:"SIZE" help:"What verifyd may store on all NATS servers together, all copies counted, for example 60GiB for three servers of 20. A repeat without it keeps the last one. Without any, nobody knows how full the store is."`
-	Trial       []string `sep:"," placeholder:"HOST" help:"Make also a certificate for a proxy with these names (proxy/cert.pem and key.pem), by an authority that nobody can use again (trust/ca.pem). For trying out."`
+	NATSServers []string `name:"nats-servers" sep:"," placeholder:"HOST" help:"The names by which the NATS servers reach each other, for the routes between them; default: a single server."`
+	StoreLimit  string   `placeholder:"SIZE" help:"How much verifyd may store on all NATS servers together, all copies counted, for example 60GiB for three servers with 20 each. A repeat without it keeps the last value. Without any limit, verifyd cannot tell how full the store is."`
+	Trial       []string `sep:"," placeholder:"HOST" help:"Also create a certificate for a proxy with these names (proxy/cert.pem and key.pem), by an authority that nobody can use again (trust/ca.pem). Only for trials."`
 }
 
 // Run creates what is missing. A repeat keeps the secrets, and the limit unless another is given; the NATS
@@ -77,8 +77,8 @@ func (p Prepare) Run(c command.Console) error {
 		}
 	}
 	_, err = fmt.Fprintf(c.Err,
-		"%s is prepared. Keep a copy of the master key (%s) away from these machines: nothing sealed "+
-			"opens without it.\n",
+		"%s is prepared. Keep a copy of the master key (%s) away from these machines: without it "+
+			"nothing sealed can be opened.\n",
 		p.Dir, filepath.Join(p.Dir, string(permission.RoleOperator), config.SecretFile))
 	return err
 }
@@ -172,7 +172,7 @@ func kept(dir, folder, name string, fresh func() string) (string, error) {
 func put(dir, folder, name string, content []byte) error {
 	path := filepath.Join(dir, folder, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fmt.Errorf("make the folder: %w", err)
+		return fmt.Errorf("create the folder: %w", err)
 	}
 	if err := os.WriteFile(path+".new", content, 0o600); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
@@ -194,7 +194,7 @@ func (a Apply) Run(ctx context.Context, c command.Console) error {
 	var f config.Faults
 	cfg := a.Config(&f)
 	if cfg.NATSURL == "" {
-		f.Add("nats-url", "not set, and an embedded store is made by the service itself",
+		f.Add("nats-url", "not set; the service creates an embedded store itself",
 			"set it to the external servers")
 	}
 	if err := f.Err(); err != nil {

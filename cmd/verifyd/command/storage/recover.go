@@ -34,8 +34,8 @@ func (r Recover) Run(ctx context.Context, c command.Console) error {
 	}
 	if cfg.NATSURL != "" {
 		return config.Usage(errors.New(
-			"--nats-url: recover is for the embedded store; on a cluster take the damaged server's " +
-				"files away, and the other servers fill it anew (docs/OPERATING.md)"))
+			"--nats-url: recover is for the embedded store; on a cluster, remove the damaged server's " +
+				"files, and the other servers fill it again (docs/OPERATING.md)"))
 	}
 	if _, err := embedded.ReadWitness(cfg.DataDir); err != nil && !embedded.HasStore(cfg.DataDir) {
 		return config.Usage(fmt.Errorf(
@@ -46,7 +46,7 @@ func (r Recover) Run(ctx context.Context, c command.Console) error {
 		return config.Usage(fmt.Errorf("%w: stop the service first", err))
 	}
 	if errors.Is(err, store.ErrNotDamaged) {
-		_, err = fmt.Fprintln(c.Out, "The store is whole: there is nothing to recover.")
+		_, err = fmt.Fprintln(c.Out, "The store is not damaged: there is nothing to recover.")
 		return err
 	}
 	if err != nil {
@@ -76,8 +76,8 @@ func endRecovery(ctx context.Context, c command.Console, s *store.Store) error {
 		}
 		closed += k.Closed
 		_, _ = fmt.Fprintf(c.Out,
-			"Sessions whose keys are lost, so that nobody knows their users and callback URLs any more: %d. "+
-				"Callbacks of these that have not ended, and cannot be sent: %d.\n", k.Sessions,
+			"Sessions whose keys are lost, so that their users and callback URLs are no longer known: %d. "+
+				"Of these, callbacks that had not ended and cannot be sent: %d.\n", k.Sessions,
 			k.Undelivered)
 	}
 	found, err := s.Accounts.Reconcile(ctx, access.Operator(""))
@@ -91,8 +91,8 @@ func endRecovery(ctx context.Context, c command.Console, s *store.Store) error {
 		return err
 	}
 	for what, names := range map[string][]string{
-		"lost API keys, to be created again": found.LostKeys,
-		"Accounts that are lost":             found.LostAccounts,
+		"Lost API keys, to be created again": found.LostKeys,
+		"Lost accounts":                      found.LostAccounts,
 		"API keys that were revoked again":   found.Revoked,
 	} {
 		if len(names) > 0 {

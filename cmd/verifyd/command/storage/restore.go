@@ -31,7 +31,7 @@ type Restore struct {
 	command.Store `embed:""`
 	table.Listing `embed:""`
 
-	File string `arg:"" help:"A backup made by verifyd backup, or the folder of a copy (VERIFYD_COPY_TO)."`
+	File string `arg:"" help:"A backup written by verifyd backup, or the folder of a copy (VERIFYD_COPY_TO)."`
 	GoOn bool   `help:"The service was stopped before the backup and has not run since: due callbacks are sent, open sessions can be completed."`
 }
 
@@ -68,7 +68,7 @@ func (r Restore) Run(ctx context.Context, c command.Console) error {
 	}
 	erased := map[sessions.ID]bool{}
 	held, err := backup.Check(key, func(stream, subject string) {
-		if id, ok := erasure.ErasedBy(subject); ok && store.TakesAway(stream, subject) {
+		if id, ok := erasure.ErasedBy(subject); ok && stream == topology.BucketStream(topology.BucketStore) {
 			erased[id] = true
 		}
 	})
@@ -135,7 +135,7 @@ func (r Restore) fill(ctx context.Context, c command.Console, cfg config.Store, 
 	key secretbox.Key, v restoring) error {
 	if cfg.NATSURL == "" && cfg.Key == nil && cfg.KeyFile == "" {
 		if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
-			return fmt.Errorf("make the data directory: %w", err)
+			return fmt.Errorf("create the data directory: %w", err)
 		}
 		if err := secretbox.Save(filepath.Join(cfg.DataDir, config.SecretFile), key); err != nil {
 			return err
@@ -172,7 +172,7 @@ func incomplete(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%w; the store is not whole, and nobody can serve it: run the same command again", err)
+	return fmt.Errorf("%w; the store is incomplete and cannot be served: run the same command again", err)
 }
 
 // printRestored prints what the backup held, and what of it is in the store now.
@@ -181,7 +181,7 @@ func (r Restore) printRestored(c command.Console, held []transfer.Held, reports 
 	for _, r := range reports {
 		restored[r.Stream] = r.Filled
 	}
-	t := table.New("assets", "ASSET", "HELD", "BROUGHT NOW:brought")
+	t := table.New("assets", "ASSET", "HELD", "RESTORED NOW:brought")
 	for _, h := range held {
 		t.Add(h.Asset, h.Count, restored[h.Asset])
 	}
@@ -193,7 +193,7 @@ func (r Restore) printRestored(c command.Console, held []transfer.Held, reports 
 		return err
 	}
 	_, err := fmt.Fprintln(c.Err,
-		"What is not brought was over, written over or there already"+leftOut(reports, held)+".")
+		"What was not restored had expired, was overwritten or was there already"+leftOut(reports, held)+".")
 	return err
 }
 
@@ -202,7 +202,7 @@ func leftOut(reports []transfer.Report, held []transfer.Held) string {
 	if len(reports) == len(held) {
 		return ""
 	}
-	return ", or was a login or an idempotency key, which would lead on from the past"
+	return ", or was a login or an idempotency key, which are not restored"
 }
 
 // wanted returns the assets to restore.
@@ -248,7 +248,7 @@ func (r Restore) Begin(ctx context.Context, st *store.Store, assets []transfer.A
 	}
 	if !empty {
 		return false, config.Usage(
-			errors.New("this store holds data already; a backup is restored into a new one"))
+			errors.New("this store already holds data; a backup is restored into a new one"))
 	}
 	_, err = storestate.Set(ctx, st.Conn, standing, storestate.StateFilling, r.filledFrom(h),
 		"a "+kindOf(h)+" of "+h.CreatedAt.Format(time.RFC3339))
@@ -299,14 +299,14 @@ func endedText(h transfer.Header, deliveries, sessions int, again bool) string {
 	if again {
 		now = "has ended, in this run or in those before it. By this one"
 	}
-	text := fmt.Sprintf("The store is as it was at %s, but that nobody is logged in, and that whatever "+
+	text := fmt.Sprintf("The store is as it was at %s, except that nobody is logged in and that whatever "+
 		"had not ended then %s: %d deliveries are unknown, %d open sessions have expired.\n",
 		at, now, deliveries, sessions)
 	if h.IsCopy() {
 		text += "What was started, completed or delivered after that is not in it: sessions of those " +
 			"seconds are not known here, or have expired.\n"
 	}
-	return text + "What was revoked, rolled, removed or erased after that is not: look at verifyd key " +
-		"list, verifyd operator list and verifyd account list, " +
-		"and erase again whom you have erased since.\n"
+	return text + "What was revoked, rolled, removed or erased after that is not: check verifyd key " +
+		"list, verifyd operator list and verifyd account list, and again erase every user whom you " +
+		"have erased since.\n"
 }

@@ -39,12 +39,12 @@ func TestMoveReportsWhatItDid(t *testing.T) {
 		old            storestate.Record
 		want, not      string
 	}{
-		{true, true, open, "hold the same. The old one is the one to serve", "gone on"},
-		{false, true, open, "has gone on meanwhile; run this again", "differ"},
-		{false, false, open, "has taken something away", "gone on"},
+		{true, true, open, "hold the same. The old one is the one to serve", "kept running"},
+		{false, true, open, "has kept running meanwhile; run this again", "differ"},
+		{false, false, open, "has removed something", "kept running"},
 		{true, true, leaving, "has not ended: this store is being moved to nats://b:4222",
 			"the one to serve"},
-		{false, true, leaving, "verifyd move --abort", "gone on"},
+		{false, true, leaving, "verifyd move --abort", "kept running"},
 	} {
 		if text := comparedText(c.equal, c.running, c.old); !strings.Contains(text, c.want) ||
 			strings.Contains(text, c.not) {
@@ -52,7 +52,7 @@ func TestMoveReportsWhatItDid(t *testing.T) {
 		}
 	}
 	if text := (Move{To: "nats://b:4222"}).
-		finishedText(); !strings.Contains(text, "data directory can go") {
+		finishedText(); !strings.Contains(text, "data directory can be deleted") {
 		t.Error(text)
 	}
 	if text := (Move{To: "nats://b:4222",
@@ -93,12 +93,12 @@ func TestRestoreReportsWhatItDid(t *testing.T) {
 		header transfer.Header
 		want   string
 	}{
-		{transfer.Header{}, "--go-on goes on where it is"},
+		{transfer.Header{}, "--go-on continues from it"},
 		{transfer.Header{Running: true}, "a restore ends"},
 		{transfer.Header{Leaving: true, Running: true}, "sends nothing that was due"},
 	} {
 		if text := (madeBackup{header: c.header}).text("FILE"); !strings.Contains(text, c.want) ||
-			!strings.Contains(text, "The backup FILE is whole") {
+			!strings.Contains(text, "The backup FILE is complete") {
 			t.Error(text)
 		}
 	}

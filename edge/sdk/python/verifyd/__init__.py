@@ -64,7 +64,7 @@ class Refused(VerifydError):
         #: what Retry-After asked for, in seconds; 0 where it did not
         self.retry_after = retry_after
         tries = problem.get("tries_left")
-        #: how many more codes are taken, for "wrong_code"; 0: the session has failed. Otherwise None
+        #: how many more codes are accepted, for "wrong_code"; 0: the session has failed. Otherwise None
         self.tries_left: Optional[int] = tries if isinstance(tries, int) else None
         text = f"verifyd answered {status}" + (f" {self.code}" if self.code else "")
         text += f": {self.detail}" if self.detail else ""
@@ -99,9 +99,9 @@ class Attempt:
     """One attempt at the callback."""
 
     number: int
-    verdict: str  #: empty while it goes on
-    error_class: str  #: what went wrong; empty where nothing did
-    status: int  #: the receiver's HTTP status; 0 where none was read
+    verdict: str  #: empty while it is in progress
+    error_class: str  #: what went wrong; empty if nothing did
+    status: int  #: the receiver's HTTP status; 0 if none was read
     claimed_at: Optional[datetime]
     ended_at: Optional[datetime]
 
@@ -124,10 +124,10 @@ class Session:
     platform_user_id: str
     guild_id: str
     binding: str  #: what it asks to be proven: link, code or account
-    reached: str  #: what was proven; empty where nothing was
+    reached: str  #: what was proven; empty if nothing was
     state: str  #: pending, verified, failed, canceled or expired
     #: what a pending session waits for: identity after the platform account was proven, confirm until the
-    #: user's code is given; empty: the sign-in, or nothing any more
+    #: user's code is given; empty: the sign-in, or nothing more
     step: str
     verified: Optional[bool]  #: None unless the state is verified or failed
     reason: str
@@ -180,7 +180,7 @@ class Client:
         "account", and that the same browser signed in as that platform account; None: what the account has
         set.
 
-        reference is your own word for the session, such as an order's number: up to 128 bytes, which no user
+        reference is your own name for the session, such as an order number: up to 128 bytes, which no user
         sees. locale is the user's language as a BCP 47 tag, such as "pt-BR"; None: the browser says it.
         """
         body = {"platform": platform, "platform_user_id": platform_user_id, "callback_url": callback_url}
@@ -236,7 +236,7 @@ class Client:
     ) -> tuple[Sequence[Session], Optional[str]]:
         """Lists sessions, newest first: one page, and the cursor of the next or None.
 
-        q is what is held of a session: its id, its token, a webhook-id, or how its user, group,
+        q is what you know of a session: its id, its token, a webhook-id, or how its user, group,
         reference or key's name begins.
         from_ and to are days in UTC, as in 2026-11-21.
         """
@@ -261,14 +261,14 @@ class Client:
                 return
 
     def cancel(self, session: str) -> Session:
-        """Takes a pending session back; no callback is sent."""
+        """Cancels a pending session; no callback is sent."""
         return _session(self._call("POST", f"{_path(session)}/cancel"))
 
     def confirm(self, session: str, *, platform_user_id: str, code: str) -> Session:
         """Completes a session whose binding is "code" as verified, with the code that its user gave.
 
         platform_user_id is what the platform says of who is writing, never what the user writes; code is as
-        the user wrote it: in any case, with or without spaces and hyphens. Five codes are taken; another one
+        the user wrote it: in any case, with or without spaces and hyphens. Five codes are accepted; another one
         is a Refused with the code "wrong_code" and tries_left. It is not repeated by itself; a repeat is
         harmless: the same code from the same user is one try.
         """

@@ -1,0 +1,261 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"verifyd/cmd/verifyd/check"
+	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/store"
+	"verifyd/cmd/verifyd/supervise"
+	"verifyd/dispatcher"
+	"verifyd/edge/account/accountstore"
+	"verifyd/edge/account/keymirror"
+	"verifyd/edge/account/keyuse"
+	"verifyd/edge/account/notice"
+	"verifyd/edge/web"
+	"verifyd/natsconf"
+	"verifyd/natsconf/embedded"
+	"verifyd/natsconf/fleet"
+	"verifyd/natsconf/storestate"
+	"verifyd/natsconf/topology"
+	"verifyd/natsconf/transfer"
+	"verifyd/sessions/pauses"
+	"verifyd/sessions/stats"
+	sessionstore "verifyd/sessions/store"
+)
+
+// New returns the program of a configuration. Nothing is started yet.
+func New(c config.Config) *Program {
+	p := &Program{
+		Config: c, Registry: prometheus.NewRegistry(), Ready: make(chan struct{}),
+		actors: map[string]*supervise.Actor{},
+	}
+	p.Registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return p
+}
+
+// Serve starts everything, runs until ctx ends, and stops everything, outside in: first the edge, which
+// answers the requests it has accepted; then the dispatcher, which stores the results of the callbacks it has
+// sent; then the writers; then the store. An error means that the start failed, and nothing is left running.
+func (p *Program) Serve(ctx context.Context) error {
+	defer p.stop()
+	if err := p.start(ctx); err != nil {
+		return err
+	}
+	close(p.Ready)
+	debug.FreeOSMemory() // memory that only the start needed: settings, templates, the texts of all languages
+	select {
+	case <-ctx.Done():
+		p.Config.Log.Info().Dur("within", StopWithin(p.Config)).Msg("stopping")
+		return nil
+	case <-p.Store.Conn.Closed():
+		return errors.New("the connection to NATS ended for good; it should never")
+	}
+}
+
+const (
+	// stopStore is how long the stop of everything that uses the store may take: a result that is stored
+	// while the store hardly answers, counts, and the messages that the writers still hold.
+	stopStore = 35 * time.Second
+	// stopAttempt is the time that a dispatcher grants an attempt in addition to the callback's time-out.
+	stopAttempt = 5 * time.Second
+)
+
+// StopWithin is how long the program may take to stop, whatever receivers, browsers and the store do. It
+// takes milliseconds if nothing is under way. docs/OPERATING.md states it.
+func StopWithin(c config.Config) (total time.Duration) {
+	total = stopStore
+	if c.Edge {
+		total += web.DefaultDrainTimeout
+	}
+	if c.Dispatcher {
+		total += c.CallbackTimeout + stopAttempt
+	}
+	if c.CopyTo != "" {
+		total += transfer.CopyStop
+	}
+	return total
+}
+
+func (p *Program) stop() {
+	for _, l := range slices.Backward(p.layers) {
+		l.Stop()
+	}
+	if p.Store != nil {
+		p.Store.Close()
+	}
+}
+
+func (p *Program) start(ctx context.Context) (err error) {
+	if err := check.RefuseHere(p.Config); err != nil {
+		return err
+	}
+	public, err := p.listen()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if public != nil && p.actors[publicServer] == nil {
+			_ = public.Close() // no server has taken it over
+		}
+	}()
+	if err := p.observe(); err != nil {
+		return err
+	}
+	if p.Store, err = store.Open(ctx, p.Config.Store, p.Config.Log, store.ToServe); err != nil {
+		return err
+	}
+	p.Store.Conn.Measure(p.Registry)
+	if err := check.RefuseThere(ctx, p.Store.Conn, p.Config); err != nil {
+		return err
+	}
+	if p.Store.Server != nil {
+		p.actors[p.Store.Server.Name] = p.Store.Server
+	}
+	if err := p.startCopier(ctx); err != nil {
+		return err
+	}
+	h, err := p.startCore(ctx)
+	if err != nil {
+		return err
+	}
+	if p.Config.Dispatcher {
+		if err := p.startDispatcher(ctx, h); err != nil {
+			return err
+		}
+	}
+	checks, err := p.startEdge(ctx, h, public)
+	if err != nil {
+		return err
+	}
+	p.startAlarms(h)
+	startNotices(p, h)
+	// Last, so that no process is reported before it is up.
+	p.add("presence", supervise.New("presence",
+		fleet.NewPresence(p.Store.Conn, presenceOf(p, h, checks), p.Config.Log)))
+	return nil
+}
+
+// listen takes the public port before anything else starts: a port in use is the most common fault of a
+// start, and the base URL may depend on the port.
+func (p *Program) listen() (net.Listener, error) {
+	if !p.Config.Edge {
+		return nil, nil //nolint:nilnil // no edge, no listener
+	}
+	l, err := net.Listen("tcp", p.Config.Listen)
+	if err != nil {
+		return nil, config.Usage(
+			fmt.Errorf("VERIFYD_LISTEN (--listen): %w; choose an address that is free, for example "+
+				"127.0.0.1:8081", err))
+	}
+	p.Base = p.Config.BaseURL
+	if addr, ok := l.Addr().(*net.TCPAddr); ok && p.Base == "" {
+		p.Base = "http://" + net.JoinHostPort("localhost", strconv.Itoa(addr.Port))
+	}
+	return l, nil
+}
+
+// startCore starts what both edge and dispatcher depend on.
+func (p *Program) startCore(ctx context.Context) (shared, error) {
+	conn := p.Store.Conn
+	newWriter := natsconf.NewWriter
+	if p.Store.Embedded != nil && p.Config.Store.Sync == embedded.SyncInterval {
+		newWriter = natsconf.NewSingleWriter
+	}
+	pending := newWriter(conn, topology.BucketStream(topology.BucketSessions))
+	completions := newWriter(conn, topology.StreamCompletions)
+	retries := natsconf.NewSingleWriter(conn, topology.StreamRetries)
+	identities := natsconf.NewSingleWriter(conn, topology.BucketStream(topology.BucketIdentities))
+	keyed := newWriter(conn, topology.BucketStream(topology.BucketIdempotency))
+	usage := natsconf.NewSingleWriter(conn, topology.StreamUsage)
+	events := natsconf.NewSingleWriter(conn, topology.StreamEvents)
+	steps := sessionstore.NewSteps(conn, events)
+	p.Unreadables = newUnreadables(p.Config.Log, p.Clock)
+	meter := stats.NewMeter(usage)
+	if p.Config.Now != nil {
+		meter.Now = p.Config.Now
+	}
+	h := shared{
+		sessions: sessionstore.New(sessionstore.Config{
+			Conn: conn, Pending: pending, Completions: completions, Retries: retries, Idempotency: keyed,
+			Identities: identities, Meter: meter, Steps: steps, Metrics: p.Registry, Key: p.Store.Key,
+			Now:   p.Config.Now,
+			Plain: p.Config.PlainSessions, OnUnreadable: p.Unreadables.onUnreadable,
+		}),
+		mirror:       keymirror.New(conn, p.Store.Key, p.Config.Log),
+		uses:         keyuse.New(conn, p.Config.Log),
+		gauge:        storestate.NewGauge(conn, p.Store.Embedded),
+		watch:        sessionstore.NewWatch(conn),
+		stateMonitor: storestate.NewMonitor(conn, p.Config.Log),
+		meter:        meter,
+		usage:        usage,
+	}
+	h.writers = []*natsconf.Writer{pending, completions, retries, keyed, identities, h.usage}
+	if p.Store.Embedded != nil {
+		p.add("watchdog", supervise.New("store watchdog",
+			storestate.NewHealthMonitor(p.Store.Embedded.Fail, append(h.writers, events)...)))
+	}
+	p.Mirror = h.mirror
+	h.mirror.Measure(p.Registry)
+	h.gauge.Measure(p.Registry)
+	h.mirror.Now, p.Store.Accounts.Now = p.Config.Now, p.Config.Now
+	mirror := supervise.New("key mirror", h.mirror)
+	p.add("core",
+		supervise.New("sessions writer", pending), supervise.New("completions writer", completions),
+		supervise.New("retries writer", retries), supervise.New("idempotency writer", keyed),
+		supervise.New("identities writer", identities), supervise.New("usage writer", h.usage),
+		supervise.New("events writer", events),
+		mirror, supervise.New("session watch", h.watch), supervise.New("store's standing", h.stateMonitor),
+		supervise.New("store gauge", h.gauge))
+	if p.Config.Edge { // a dispatcher accepts no keys, and its credential writes no audit log
+		p.add("accounts", supervise.New("key uses", h.uses),
+			supervise.New("account repairer", accountstore.NewRepairer(p.Store.Accounts, p.Config.Log)))
+	}
+	p.notices = notice.NewQueue(notice.NewStore(conn), p.Config.Log)
+	p.add("notice queue", supervise.New("notice queue", p.notices))
+	// above the writer that it uses at its stop, below the actors that count
+	p.add("meter", supervise.New("meter", h.meter))
+	p.add("steps", supervise.New("steps", steps))
+	// No key is refused because it has not been read yet.
+	return h, supervise.Await(ctx, mirror, h.mirror.Loaded())
+}
+
+func (p *Program) startDispatcher(ctx context.Context, h shared) error {
+	p.Paused = pauses.NewMirror(p.Store.Conn, p.Config.Log)
+	mirror := supervise.New("pauses", p.Paused)
+	p.add("pauses", mirror)
+	// nothing is sent to a paused host because it was not read yet
+	if err := supervise.Await(ctx, mirror, p.Paused.Loaded()); err != nil {
+		return err
+	}
+	p.Receivers = newReceivers(p.Config.Alarms.Failures, p.Clock)
+	p.Receivers.offer = p.notices.Offer
+	d, err := dispatcher.New(dispatcher.Config{
+		OnAttempt: p.Receivers.Ended,
+		Conn:      p.Store.Conn, Sessions: h.sessions, Secrets: h.mirror, Policy: p.Config.CallbackPolicy,
+		Log: p.Config.Log, Metrics: p.Registry, Tracer: tracerOf(p), TraceReceivers: p.Config.TraceReceivers,
+		Supervise: supervise.Spec(p.Config.Log), Connections: p.Config.CallbackConnections,
+		Attempts: p.Config.CallbackAttempts, AccountAttempts: p.Config.CallbackShare,
+		Timeout: p.Config.CallbackTimeout, RetryFor: p.Config.CallbackRetryFor,
+		EndBefore:     config.RetentionSpare / 2,
+		DefaultPolicy: p.Config.DefaultPolicy, Now: p.Config.Now,
+		Client: p.Config.CallbackClient(), Listeners: p.listeners(), Pauses: p.Paused,
+	})
+	if err != nil {
+		return err
+	}
+	p.sender = d
+	p.add("dispatcher", supervise.New("dispatcher", whileOpen{h.stateMonitor, d}))
+	return nil
+}

@@ -1,0 +1,109 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"verifyd/dispatcher/callback"
+	"verifyd/natsconf/topology"
+	"verifyd/sessions"
+	"verifyd/sessions/failure"
+)
+
+// This file decides until when a delivery is tried: by the retry time, by how long its outcome is kept, and
+// by pauses of its host.
+
+// startGrace is how long a dispatcher that has just started, or reached the store again, tries, whatever the
+// age of the completion: after a long outage the first try may come before the network is up.
+const startGrace = 2 * time.Minute
+
+func (d *shared) beginGrace() { d.since.Store(d.now().UnixMilli()) }
+
+// grace is the actor that begins the grace again when the connection to the store has come back.
+type grace struct{ d *shared }
+
+// String names the actor in the supervisor's log.
+func (g *grace) String() string { return "dispatcher grace" }
+
+// Serve runs until ctx ends.
+func (g *grace) Serve(ctx context.Context) error {
+	for {
+		select {
+		case <-g.d.c.Conn.Back():
+			g.d.beginGrace()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// readKeptFor reads how long outcomes are kept from the stream itself: another process may have the setting
+// that counts. Until it has been read, and while it cannot be, the last known value counts.
+func (d *shared) readKeptFor(ctx context.Context) {
+	if kept, err := d.c.Conn.KeptFor(ctx, topology.StreamCompletions); err == nil {
+		d.keptFor.Store(int64(kept))
+	}
+}
+
+// endAt is the instant from which a delivery is no longer put off, for whatever reason: its outcome leaves
+// the store soon, and must not leave it without a verdict. ok is false if outcomes are kept forever, or if it
+// is not known for how long.
+func (d *shared) endAt(dl *delivery) (at time.Time, ok bool) {
+	if !dl.KeptUntil.IsZero() {
+		return dl.KeptUntil.Add(-d.c.EndBefore), true
+	}
+	kept := time.Duration(d.keptFor.Load())
+	return dl.CompletedAt.Add(kept - d.c.EndBefore), kept > 0
+}
+
+// unlessGone returns a decision to send, unless the outcome has left the store or was erased. If it has left,
+// a claim may have left before it was looked for: the completion is older than the other facts, which are
+// read before it.
+func (a *attempt) unlessGone(ctx context.Context, s decision) (decision, error) {
+	_, err := a.c.Sessions.Completion(ctx, a.ID)
+	if errors.Is(err, sessions.ErrNotFound) {
+		return decision{do: doDrop}, nil
+	}
+	return s, err
+}
+
+// outlasted reports whether a delivery waits for a paused host and cannot wait for the pause's end.
+func (d *shared) outlasted(dl *delivery) bool {
+	p, ok := d.pauseOf(dl.receiver())
+	if !ok || !p.On(d.c.Now()) {
+		return false
+	}
+	end, ok := d.endAt(dl)
+	return ok && !d.c.Now().Before(end)
+}
+
+// notSentForPause is why a delivery was given up if its host was paused until its outcome had to end.
+func notSentForPause() *callback.NotSent {
+	return &callback.NotSent{
+		Class: failure.Paused,
+		Detail: "the receiver host was paused until shortly before the result left the store, " +
+			"so nothing was sent",
+	}
+}
+
+// giveUpAt is the instant from which a delivery that could not be sent is given up. An operator's pause takes
+// nothing from its time, as long as its outcome is kept: it does not leave the store without a verdict. A
+// delivery that has lost its callback URL is given up at once.
+func (d *shared) giveUpAt(dl *delivery) time.Time {
+	if dl.Lost {
+		return time.Time{}
+	}
+	from := dl.due
+	if p, ok := d.pauseOf(dl.receiver()); ok && p.End().After(from) {
+		from = p.End()
+	}
+	at := from.Add(d.c.RetryFor)
+	if earliest := time.UnixMilli(d.since.Load()).Add(min(startGrace, d.c.RetryFor)); at.Before(earliest) {
+		at = earliest
+	}
+	if end, ok := d.endAt(dl); ok && end.Before(at) {
+		return end
+	}
+	return at
+}

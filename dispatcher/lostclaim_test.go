@@ -1,0 +1,99 @@
+package dispatcher_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"verifyd/dispatcher/callback"
+	"verifyd/natsconf/natstest"
+	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/lists"
+)
+
+// silence is longer than a dispatcher waits for the acknowledgement of a claim, and shorter than another one
+// waits before it settles that.
+const silence = 6 * time.Second
+
+// The acknowledgements of a dispatcher's claims do not arrive, and another dispatcher waits for work. Nothing
+// was sent under them, which only the first knows: it keeps these deliveries until the store answers again,
+// and none of them ends as unknown.
+func TestLostAcknowledgementsOfClaims(t *testing.T) {
+	t.Parallel()
+	const many = 10
+	at, err := url.Parse(natstest.Bare(t, t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct := natstest.ConnectTo(t, at.String())
+	natstest.Ensure(t, direct)
+	silent, answers := make(chan struct{}), make(chan struct{})
+	store := natstest.NewGate(t, at.Host, func() func(bool) bool {
+		return func(toServer bool) bool {
+			select {
+			case <-silent:
+				if !toServer {
+					<-answers
+				}
+			default:
+			}
+			return true
+		}
+	})
+	second := newFixture(t)
+	second.open(t, direct)
+	first := &fixture{ca: second.ca, key: second.key, policy: second.policy}
+	r := second.receive(t, "127.0.0.1", status(http.StatusNoContent))
+	accepts := make(chan struct{})
+	receiver := natstest.NewGate(t, r.Listener.Addr().String(), func() func(bool) bool {
+		<-accepts
+		return func(bool) bool { return true }
+	})
+	answer, accept := closes(answers), closes(accepts)
+	t.Cleanup(func() { answer(); accept() })
+
+	at.Host = store.Addr().String()
+	first.open(t, natstest.ConnectTo(t, at.String()))
+	c := first.config()
+	c.Timeout = time.Minute
+	c.Client = callback.New(callback.Config{
+		RootCAs: first.ca.Pool(), Policy: first.policy, Timeout: c.Timeout, UserAgent: "verifyd/test",
+	})
+	first.dispatch(t, c)
+	var all []sessions.Completion
+	for i := range many {
+		all = append(all, second.complete(t, "https://"+receiver.Addr().String(), fmt.Sprint(i), verified))
+	}
+	second.untilBacklog(t, func(b lists.Backlog) bool { return b.Given == many })
+	close(silent)
+	accept()
+	second.dispatch(t, second.config())
+	natstest.Await(t, "a claim is stored", func() bool {
+		return slices.ContainsFunc(all, func(c sessions.Completion) bool {
+			attempts, err := second.store.Attempts(t.Context(), c.ID)
+			return err == nil && len(attempts) > 0
+		})
+	})
+	time.AfterFunc(silence, answer)
+	lost := 0
+	for _, c := range all {
+		v := second.untilSettled(t, c.ID)
+		if n := r.count(c.ID); n != 1 || v.Delivery.State != facts.DeliveryDelivered {
+			t.Errorf("%d POSTs, %s: %+v", n, v.Delivery.State, v.Delivery.Attempts)
+		}
+		if len(v.Delivery.Attempts) > 1 {
+			lost++
+		}
+	}
+	if lost == 0 {
+		t.Error("every claim was acknowledged in time: this test is about nothing")
+	}
+}
+
+// closes returns a function that closes c once.
+func closes(c chan struct{}) func() { return sync.OnceFunc(func() { close(c) }) }

@@ -1,0 +1,40 @@
+package login
+
+import (
+	"net/http"
+
+	"verifyd/edge/dashboard/paths"
+	"verifyd/edge/page"
+	"verifyd/edge/web"
+)
+
+// Routes returns the route table. GET includes HEAD, except for the return from an identity network: a HEAD
+// there would spend the attempt.
+func (h *Handler) Routes() []web.Route {
+	outside := func(next http.HandlerFunc) http.Handler { return page.Guard(h.HTTPS, next) }
+	posted := func(next http.HandlerFunc) http.Handler { return h.Posted(next) }
+	a := accounts{h}
+	return []web.Route{
+		paths.Get(paths.Root, outside(h.root)),
+		paths.Get(paths.Root+"/", outside(h.root)), // as people type it
+		paths.Get(paths.Login, outside(h.showLogin)),
+		paths.Post(paths.Login, h.Posted(h.bounded(h.leave))),
+		paths.Get(ReturnPath, outside(h.finish)),
+		{Method: http.MethodHead, Path: ReturnPath, Name: paths.RouteName(ReturnPath),
+			Handler: outside(refuseHead)},
+		paths.Get(pathLink, outside(h.showLink)),
+		paths.Post(pathLink, h.Posted(h.bounded(h.redeemLink))),
+		paths.Post(pathLogout, posted(h.logout)),
+
+		paths.Get(paths.Invite, outside(a.showInvite)),
+		paths.Post(paths.Invite, posted(a.acceptInvite)),
+		paths.Get(paths.NewAccount, outside(a.showNewAccount)),
+		paths.Post(paths.NewAccount, posted(a.makeAccount)),
+		paths.Post(pathAccount, posted(a.chooseAccount)),
+	}
+}
+
+func refuseHead(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Allow", http.MethodGet)
+	w.WriteHeader(http.StatusMethodNotAllowed)
+}
