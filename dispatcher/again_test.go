@@ -233,7 +233,7 @@ func TestKilledDestinationContinues(t *testing.T) {
 func TestWhatWasSentIsNeverUndeliverable(t *testing.T) {
 	t.Parallel()
 	for _, vanished := range []bool{false, true} {
-		h := startFirst(t)
+		h := start(t)
 		r := h.receive(t, alone(), status(http.StatusNoContent))
 		r.Close()
 		c := h.complete(t, r.URL, "u", verified)

@@ -63,7 +63,7 @@ func (h *fixture) behindOne(t *testing.T) (r *receiver, hold, answer func()) {
 // with the claims that fence them. Nothing is sent of them; an outcome as old that is still there is sent.
 func TestReplayOfWhatLeavesTheStoreSendsNothing(t *testing.T) {
 	t.Parallel()
-	h := startFirst(t)
+	h := start(t)
 	r, hold, answer := h.behindOne(t)
 	sent := h.complete(t, r.URL, "sent", verified)
 	h.until(t, sent.ID, "delivered")

@@ -52,7 +52,7 @@ func troubled(t *testing.T, g prometheus.Gatherer) float64 {
 // when the receiver is back, one probe detects that and all of them are delivered.
 func TestBreakerLeavesADeadReceiverAlone(t *testing.T) {
 	t.Parallel()
-	h := startFirst(t)
+	h := start(t)
 	r := h.receive(t, alone(), status(204))
 	address, handler, conf := r.Listener.Addr().String(), r.Config.Handler, r.TLS
 	r.Close()

@@ -16,6 +16,7 @@ import (
 	"verifyd/dispatcher"
 	"verifyd/dispatcher/callback"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/natstest/prove"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
 )
@@ -43,12 +44,7 @@ func (h *fixture) completeAtOnce(t *testing.T, ids []sessions.ID) {
 }
 
 // burst is how many deliveries wait for one receiver.
-func burst() int {
-	if testing.Short() {
-		return 1000
-	}
-	return 3000
-}
+func burst() int { return prove.Size("weights", 1000, 3000) }
 
 // atOnce counts the concurrent POSTs of a receiver.
 type atOnce struct{ now, most atomic.Int64 }

@@ -36,22 +36,7 @@ import (
 	"verifyd/sessions/urlpolicy"
 )
 
-// slots bounds how many parallel tests run at once. Those that wait for 6 s or more take none, and so begin
-// first. Tests that compute, such as a burst or a count of connections, are not parallel: they would starve
-// the others or be starved by them.
-var slots = make(chan struct{}, 10)
-
-func TestMain(m *testing.M) {
-	if natstest.OnCluster() {
-		natstest.Parallel(6) // there each test takes more of the machine
-	} else {
-		natstest.Parallel(1000) // the slots decide
-	}
-	if natstest.FewAtOnce() {
-		slots = make(chan struct{}, 5)
-	}
-	goleak.VerifyTestMain(natstest.Budget(m, 150*time.Second))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Tests(m)) }
 
 const signingSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
@@ -81,15 +66,6 @@ type fixture struct {
 const quick = 2 * time.Second
 
 func start(t *testing.T) *fixture {
-	t.Helper()
-	slots <- struct{}{}
-	t.Cleanup(func() { <-slots })
-	return startFirst(t)
-}
-
-// startFirst is start without a slot: for a test that waits so long that it must begin before the others, or
-// that starts more than one fixture, and so could wait with one slot for another.
-func startFirst(t *testing.T) *fixture {
 	t.Helper()
 	h := newFixture(t)
 	h.open(t, natstest.Start(t))
@@ -587,7 +563,7 @@ func TestTwoDispatchersSendEachOnce(t *testing.T) {
 
 func TestHangingReceiverDoesNotAffectOthers(t *testing.T) {
 	t.Parallel()
-	h := startFirst(t)
+	h := start(t)
 	bad := h.receive(t, "127.0.0.1", func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() })
 	good := h.receive(t, "127.0.0.2", status(204))
 	h.timeout = quick

@@ -254,7 +254,7 @@ func selfSigned(t *testing.T) *tls.Config {
 // right state by its own worker, and no worker is left.
 func TestHostileReceivers(t *testing.T) {
 	t.Parallel()
-	h := startFirst(t)
+	h := start(t)
 	hosts, settled := hostileHosts(), make(chan struct{})
 	end := sync.OnceFunc(func() { close(settled) })
 	good := h.certificate(t, localca.Certificate{Hosts: hosts})

@@ -19,6 +19,7 @@ import (
 	"verifyd/dispatcher/callback"
 	"verifyd/dispatcher/callback/localca"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/natstest/prove"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
 )
@@ -316,10 +317,7 @@ const (
 // what stopping the dispatcher frees: the facts that they leave in the store, which shares this process,
 // stay.
 func TestTenThousandHosts(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped under -short: it weighs this process, whatever its store is, and ten thousand " +
-			"sessions take long to begin")
-	}
+	prove.Only(t, "weights", "it weighs this process, and ten thousand sessions take long to begin")
 	if underRaceDetector() {
 		t.Skip("the race detector makes every stack and every lock heavier: it would be weighed with the " +
 			"hosts")

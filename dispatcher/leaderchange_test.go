@@ -19,9 +19,6 @@ import (
 // Deliveries wait as schedules while the server that leads them is killed, and with it the facts' leader:
 // when their time has come each is sent once, by one claim.
 func TestScheduledDeliveriesOutliveTheLeaders(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped under -short: three servers, one of which is killed")
-	}
 	t.Parallel()
 	const many = 40
 	trio := natstest.StartTrio(t)

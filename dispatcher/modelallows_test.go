@@ -41,7 +41,7 @@ func TestModelAllowsWhatWasSeen(t *testing.T) {
 // up within RetryFor is given up, so RetryFor is longer than a busy machine takes.
 func modelAllowsWhatIsSeen(t *testing.T, policy sessions.Policy) {
 	t.Helper()
-	h := startFirst(t)
+	h := start(t)
 	config := h.config()
 	config.DefaultPolicy, config.RetryFor, config.Metrics = policy, 15*time.Second, nil
 	var busy, broke atomic.Int32

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"verifyd/natsconf/natstest/prove"
 	"verifyd/natsconf/once"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
@@ -14,7 +15,7 @@ import (
 )
 
 var (
-	flagModelStates = flag.Int("model-states", 250_000,
+	flagModelStates = flag.Int("model-states", prove.Size("simulation", 20_000, 250_000),
 		"about how many states of each world of the delivery are visited; 0: all")
 	flagModelWorkers = flag.Int("model-workers", 2,
 		"how many dispatchers the model of a delivery has, 1 to 3")
@@ -45,13 +46,9 @@ func explore(w world, d decisions, states int) modelcheck.Report {
 // requested one or under at-least-once, no verdict is false, no message is acknowledged without a verdict or
 // a way to one, and every state leads to an end.
 func TestModelOfADelivery(t *testing.T) {
-	states := *flagModelStates
-	if testing.Short() {
-		states = min(states, 20_000)
-	}
 	total := 0
 	for name, w := range worlds {
-		r := explore(w, realDecisions(), states)
+		r := explore(w, realDecisions(), *flagModelStates)
 		total += r.States
 		t.Logf("figures: %s: %s", name, r)
 		if r.Broken != "" {
@@ -192,13 +189,9 @@ func TestModelFindsFaultsOfADelivery(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			d := realDecisions()
 			f.drop(&d)
-			states := 3_000_000
-			if testing.Short() {
-				states = 10_000
-			}
-			r := explore(worlds[f.world], d, states)
-			if testing.Short() && r.Cut && r.Broken == "" {
-				t.Skipf("it takes more states to find: %s", r)
+			r := explore(worlds[f.world], d, prove.Size("simulation", 10_000, 3_000_000))
+			if r.Cut && r.Broken == "" {
+				prove.Only(t, "simulation", "it takes more states to find")
 			}
 			if r.Broken != f.want {
 				t.Fatalf("found %q in %s, want %q\n%s", r.Broken, r, f.want, modelcheck.Diagram(r.Trace))

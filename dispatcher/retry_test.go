@@ -95,7 +95,7 @@ func TestLongPauseSurvivesARestart(t *testing.T) {
 // requested attempt waits in the same way.
 func TestSchedulesCarryTheirDelivery(t *testing.T) {
 	t.Parallel()
-	h := startFirst(t)
+	h := start(t)
 	r := h.receive(t, alone(), status(http.StatusNoContent))
 	r.Close()
 	config := h.config()
@@ -279,7 +279,7 @@ func TestHintAloneSendsNothing(t *testing.T) {
 // the attempt, and the next one is sent. Any other process would have to call it unknown.
 func TestClaimWhoseAcknowledgementWasLostIsReleased(t *testing.T) {
 	t.Parallel()
-	h := startFirst(t)
+	h := start(t)
 	r := h.receive(t, "127.0.0.1", status(http.StatusNoContent))
 	c := h.complete(t, r.URL, "u", verified)
 	h.stopCompletions() // from here on no claim reaches JetStream

@@ -58,9 +58,6 @@ func (g *holdGate) arm(t *testing.T) {
 // The leader of a stream changes while the messages of an atomic batch are on their way to it: nothing is
 // stored, the caller gets no more than is known, and the same batch is stored once it is repeated.
 func TestBatchCutByALeaderChange(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped under -short: three servers, one of which is killed")
-	}
 	t.Parallel()
 	trio := natstest.StartTrio(t)
 	conn := trio.Connect(t)
@@ -152,9 +149,6 @@ func countOf(t *testing.T, conn *natsconf.Conn, stream string, msgs []*nats.Msg)
 // A server that was down catches up with the others. Readings that it serves meanwhile return everything that
 // was acknowledged, or an error.
 func TestReadingWhileACopyIsBehind(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped under -short: three servers, one of which is killed")
-	}
 	t.Parallel()
 	const many = 20_000
 	trio := natstest.StartTrio(t)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
@@ -17,10 +16,7 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-func TestMain(m *testing.M) {
-	natstest.Parallel(16)
-	goleak.VerifyTestMain(natstest.Budget(m, 90*time.Second))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Tests(m)) }
 
 // The server does not answer, as it does after a failed disk: each publish ends as uncertain, and none waits
 // for another.

@@ -17,6 +17,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -25,7 +26,7 @@ import (
 
 	"verifyd/cmd/verifyd-bench/bench"
 	"verifyd/cmd/verifyd-bench/bench/child"
-	"verifyd/cmd/verifyd-bench/evidence"
+	"verifyd/cmd/verifyd-bench/proofs"
 	"verifyd/cmd/verifyd-bench/soak"
 	"verifyd/cmd/verifyd/manual"
 	"verifyd/cmd/verifyd/version"
@@ -41,12 +42,12 @@ func main() {
 
 // cli is the command line.
 type cli struct {
-	Measure  measureCmd  `cmd:"" default:"withargs" help:"Measure the service on this machine, next to ceilings, and print a table."`
-	Evidence evidenceCmd `cmd:"" help:"Run what docs/EVIDENCE.md repeats, and write the figures into it."`
-	Soak     soakCmd     `cmd:"" help:"Run a whole site for long, under faults, and look whether anything is lost, repeated or grows."`
-	Server   serverCmd   `cmd:"" name:"nats-server" hidden:"" help:"A NATS server of the soak."`
-	Child    childCmd    `cmd:"" hidden:"" help:"A child of the bench."`
-	Manual   manualCmd   `cmd:"" hidden:"" help:"Print what packages install with the bench."`
+	Measure measureCmd `cmd:"" default:"withargs" help:"Measure the service on this machine, next to ceilings, and print a table."`
+	Prove   proveCmd   `cmd:"" help:"Run proofs: the tests that take long, need more than Go, or measure."`
+	Soak    soakCmd    `cmd:"" help:"Run a whole site for long, under faults, and look whether anything is lost, repeated or grows."`
+	Server  serverCmd  `cmd:"" name:"nats-server" hidden:"" help:"A NATS server of the soak."`
+	Child   childCmd   `cmd:"" hidden:"" help:"A child of the bench."`
+	Manual  manualCmd  `cmd:"" hidden:"" help:"Print what packages install with the bench."`
 }
 
 // The exit codes: 1 for a failure, 2 for a command line that is wrong.
@@ -86,14 +87,63 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	return exitFailed
 }
 
-// evidenceCmd writes the figures of tests into docs/EVIDENCE.md.
-type evidenceCmd struct {
-	Test string `placeholder:"TEXT" help:"Only the rows with this in them, such as TestChaos; default: all, which takes hours."`
+// proveCmd runs proofs, in the folder of the repository.
+type proveCmd struct {
+	Run  proveRunCmd `cmd:"" default:"withargs" help:"Run proofs; without a name, list them."`
+	Hunt huntCmd     `cmd:"" help:"Run the quick tests again and again beside a busy processor."`
 }
 
-// Run runs the tests, in the folder of the repository.
-func (e evidenceCmd) Run(ctx context.Context, c console) error {
-	return evidence.Write(ctx, ".", e.Test, c.err)
+type proveRunCmd struct {
+	Names   []string `arg:"" optional:"" name:"name" help:"Proofs to run, or all, which takes hours."`
+	Install bool     `help:"Install what these proofs need and is missing, on Debian, as root."`
+	Write   bool     `help:"Write the results into docs/EVIDENCE.md."`
+	Asked   bool     `help:"Print which proofs changes ask for, of the files that standard input lists."`
+}
+
+// Run lists proofs, or runs them.
+func (p proveRunCmd) Run(ctx context.Context, c console) error {
+	if p.Asked {
+		files, err := io.ReadAll(os.Stdin)
+		if err != nil {
+			return fmt.Errorf("read the names of files: %w", err)
+		}
+		names := strings.Join(proofs.Asked(strings.Fields(string(files))), " ")
+		_, err = fmt.Fprintln(c.out, cmp.Or(names, "none"))
+		return err
+	}
+	names := p.Names
+	if slices.Equal(names, []string{"all"}) {
+		names = nil
+	}
+	selected, err := proofs.Select(names...)
+	if err != nil {
+		return usageError{err}
+	}
+	if p.Install {
+		if err := proofs.Install(ctx, selected, c.err); err != nil {
+			return err
+		}
+	}
+	if len(p.Names) == 0 {
+		return proofs.List(ctx, selected, c.out)
+	}
+	logs, err := os.MkdirTemp("", "verifyd-prove-")
+	if err != nil {
+		return fmt.Errorf("make a folder for what tests print: %w", err)
+	}
+	return proofs.Run(ctx, selected, proofs.Options{Root: ".", Logs: logs, Write: p.Write, Out: c.out})
+}
+
+type huntCmd struct {
+	Times int `arg:"" help:"How often, such as 20."`
+}
+
+// Run hunts.
+func (h huntCmd) Run(ctx context.Context, c console) error {
+	if h.Times < 1 {
+		return usageError{errors.New("hunt runs the tests at least once")}
+	}
+	return proofs.Hunt(ctx, ".", h.Times, c.out)
 }
 
 // soakCmd runs a site for a long time.

@@ -26,6 +26,7 @@ import (
 	"verifyd/natsconf"
 	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/natstest/prove"
 	"verifyd/natsconf/topology"
 )
 
@@ -39,7 +40,6 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childVariable) != "" {
 		main()
 	}
-	natstest.Parallel(2) // more would starve each other
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "verifyd-bench-test-")
 		if err != nil {
@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 		if verifydFile, err = build(context.Background(), dir); err != nil {
 			panic(err)
 		}
-		code := m.Run()
+		code := natstest.Tests(m).Run()
 		if err := goleak.Find(); err != nil && code == 0 {
 			_, _ = fmt.Fprintln(os.Stderr, err)
 			code = 1
@@ -121,9 +121,7 @@ func leavesNothing(t *testing.T, dir string) {
 
 // Every row runs against the real binary, and its figures are plausible.
 func TestBenchMeasuresEveryRow(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped under -short: it starts some fifteen services")
-	}
+	prove.Only(t, "weights", "it starts some fifteen services")
 	t.Parallel()
 	var out bytes.Buffer
 	doc := runBench(t, benchOptions(t, &out), &out)
@@ -250,9 +248,7 @@ func emptyServer(t *testing.T) (natsURL string, conn *natsconf.Conn) {
 
 // On an external server the bench cleans up after itself; one that holds a store is left alone.
 func TestBenchOnAnExternalServer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped under -short: it starts some five services")
-	}
+	prove.Only(t, "weights", "it starts some five services")
 	t.Parallel()
 	var out bytes.Buffer
 	o := benchOptions(t, &out, "publish", "complete", "dispatch", "paced")
@@ -284,9 +280,7 @@ func TestBenchOnAnExternalServer(t *testing.T) {
 // The row scaling bounds each dispatcher process through its setting, counts the result at the receiver, and
 // reports the bound.
 func TestBenchScalesUnderABound(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped under -short: it starts ten services")
-	}
+	prove.Only(t, "weights", "it starts ten services")
 	t.Parallel()
 	var out bytes.Buffer
 	o := benchOptions(t, &out, "scaling")

@@ -23,7 +23,7 @@ var operator = command.Operator
 // The operator creates and shows accounts, lets people in and rotates secrets, on a stopped service and on a
 // running one.
 func TestAccountCommands(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")
 	do := func(wantCode int, args ...string) (out, errOut string) {
 		t.Helper()
@@ -141,7 +141,7 @@ func TestAccountCommands(t *testing.T) {
 }
 
 func TestAccountCommandRefusals(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")
 	if code, _, errOut := verifyd(t, "account", "create", "a", "--new-store", "--data-dir", dir); code != 0 {
 		t.Fatal(errOut)
@@ -199,7 +199,7 @@ func TestAccountCommandRefusals(t *testing.T) {
 // Through a rotation callbacks carry both signatures, then one; a rolled key works until its grace is over,
 // and is then refused with that reason.
 func TestRotationAndRollSeenFromOutside(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t)
 	a := must[account.Account](t)(r.Store.Accounts.AccountByName(t.Context(), "Harbor Guild"))
 	signatures := func() (all string, old, fresh bool) {
@@ -253,7 +253,7 @@ func TestRotationAndRollSeenFromOutside(t *testing.T) {
 
 // Two people may have one name, and one of them that of the operator.
 func TestAuditNamesAreDistinguished(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	member := account.Member{Network: "example", Subject: "1", Name: "operator"}
 	nameless := account.Member{Network: "example", Subject: "1"}
 	for want, who := range map[string]access.Actor{

@@ -22,7 +22,7 @@ import (
 
 // A typo creates no account for a key, and no store either, and the nearest names are shown.
 func TestKeyCreateMakesNoAccount(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")
 	run := func(args ...string) (int, string) {
 		code, out, errOut := verifyd(t, append(args, "--data-dir", dir)...)
@@ -58,7 +58,7 @@ func TestKeyCreateMakesNoAccount(t *testing.T) {
 // Anyone may take a name if the dashboard is open. So that a command creates nothing for a stranger's
 // account, and shows nothing of it by mistake, such an account must be named by its id.
 func TestNamesOfStrangersAreNotEnough(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t)
 	eve := account.Member{Network: "dev", Subject: "eve", Name: "Eve"}
 	a := must[account.Account](t)(r.Store.Accounts.CreateAccount(t.Context(), eve.Actor(), "Acme", eve))
@@ -90,7 +90,7 @@ func TestNamesOfStrangersAreNotEnough(t *testing.T) {
 
 // Keys carry a rate and a policy, accounts a quota, and the lists show each.
 func TestQuotaAndRatesAreShown(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t)
 	do := func(args ...string) string {
 		t.Helper()
@@ -149,7 +149,7 @@ func (a api) gone(t *testing.T) (header http.Header, answer string) {
 // A disabled account's keys are refused within a second and nobody signs in for it; when it is enabled,
 // everything continues.
 func TestAccountIsDisabledAndEnabled(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t)
 	s := r.begin(t)
 	b := demo.NewBrowser()
@@ -180,7 +180,7 @@ func TestAccountIsDisabledAndEnabled(t *testing.T) {
 // A deleted account's open sessions are canceled, and its results cannot be read; an outcome that was stored
 // before is still delivered, once, and signed as before.
 func TestDeletedAccountOwesItsOutcomes(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t)
 	host := strings.TrimPrefix(strings.TrimSuffix(r.inbox.CallbackURL(), demo.CallbackPath), "https://")
 	if code, _, said := r.run(t, "hosts", "pause", host, "--for", "1h", "--reason", "test"); code != 0 {
@@ -264,7 +264,7 @@ func TestDeletedAccountOwesItsOutcomes(t *testing.T) {
 
 // The commands on an account's life, from its name to its end.
 func TestAccountLifeAtTheCommandLine(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t)
 	do := func(want int, says string, args ...string) string {
 		t.Helper()

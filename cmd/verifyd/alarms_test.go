@@ -82,7 +82,7 @@ func (r *rig) told(t *testing.T) alarm.Event {
 
 // An unreachable receiver is reported to operators by one signed POST, and once more when it has been quiet.
 func TestAlarmAboutAFailingReceiver(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := alarming(t)
 	host := natstest.Address(t) // where nobody answers
 	for range 2 {
@@ -105,7 +105,7 @@ func TestAlarmAboutAFailingReceiver(t *testing.T) {
 
 // An account near its quota is reported to operators once, until its quota is raised.
 func TestAlarmAboutAQuota(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := alarming(t)
 	a := must[account.Account](t)(r.Store.Accounts.EnsureAccount(t.Context(), operator(), "Harbor Guild"))
 	if err := r.Store.Accounts.SetQuota(t.Context(), operator(), a.ID, 10); err != nil {
@@ -163,7 +163,7 @@ func (r *rig) pass(d time.Duration) { r.offset.Add(int64(d)) }
 
 // A store that fills up is reported to operators from 80 % of its limit on, until it is below 75 %.
 func TestAlarmAboutAStoreThatFills(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	natstest.NeedsEmbedded(t, "the limit of its store")
 	const limit = 64 << 20
 	r := alarming(t, func(c *config.Config) { c.Store.StoreBytes = limit })
@@ -184,7 +184,7 @@ func TestAlarmAboutAStoreThatFills(t *testing.T) {
 // A delivery that is older than its retry time is reported to operators until it has ended: here one that
 // waits for a paused host.
 func TestAlarmAboutAnOldDelivery(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := alarming(t)
 	host, _, _ := strings.Cut(strings.TrimPrefix(r.inbox.CallbackURL(), "https://"), "/")
 	book := pauses.NewStore(r.Store.Conn, r.Config.Now)
@@ -211,7 +211,7 @@ func TestAlarmAboutAnOldDelivery(t *testing.T) {
 
 // An identity network that does not answer for a while is reported to operators, by its id, until it answers.
 func TestAlarmAboutAnUnavailableNetwork(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	var back atomic.Bool
 	var provider *httptest.Server
 	provider = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -101,7 +101,7 @@ func (c *child) keep(t *testing.T, from string) {
 // What had not ended at the backup may have ended after it: a restored store sends nothing for it, and
 // reports it as unknown.
 func TestRestoreSendsNothingTwice(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	b := newBackedUp(t)
 	// After the backup, and so not in it, the pending session is verified and delivered.
 	w := walk{c: b.child, api: b.api, browser: demo.NewBrowser(), session: b.pending}
@@ -151,7 +151,7 @@ func TestRestoreSendsNothingTwice(t *testing.T) {
 
 // A service that was stopped before its backup, and has not run since, continues where it was.
 func TestRestoreContinues(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	b := newBackedUp(t)
 	if out, err := b.command(t, "restore", "--go-on", b.file); err == nil ||
 		!strings.Contains(err.Error(), "the service ran while") {
@@ -175,7 +175,7 @@ func TestRestoreContinues(t *testing.T) {
 // A service that is slow to answer, or begins to run while the backup is made, is not mistaken for a stopped
 // one.
 func TestBackupDetectsARunningService(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	natstest.NeedsEmbedded(t, "holds a data directory")
 	dir := t.TempDir()
 	holder := must[*store.Store](t)(store.Open(t.Context(),
@@ -266,7 +266,7 @@ func (b *backedUp) stopAndBackUp(t *testing.T) {
 // ended.
 func TestInterruptedRestoreIsFinishedAsItBegan(t *testing.T) {
 	natstest.NeedsEmbedded(t, "stops a restore in its data directory")
-	parallel(t)
+	t.Parallel()
 	b := newBackedUp(t)
 	b.stopAndBackUp(t)
 	backup := must[*transfer.File](t)(transfer.Open(must[*os.File](t)(os.Open(b.file))))
@@ -320,7 +320,7 @@ func began(t *testing.T, dir string, r storage.Restore, h transfer.Header) {
 // A file that is no complete backup of this service is refused, and leaves nothing behind.
 func TestRestoreRefuses(t *testing.T) {
 	natstest.NeedsEmbedded(t, "alters the master key in its data directory, and looks for what is left there")
-	parallel(t)
+	t.Parallel()
 	b := newBackedUp(t)
 	whole := must[[]byte](t)(os.ReadFile(b.file))
 	flipped := func(at int) []byte {
@@ -396,7 +396,7 @@ func TestRestoreRefuses(t *testing.T) {
 // A backup holds the master key only on request, and then restores without another.
 func TestBackupWithTheMasterKey(t *testing.T) {
 	natstest.NeedsEmbedded(t, "a data directory without a master key")
-	parallel(t)
+	t.Parallel()
 	b := newBackedUp(t)
 	key := must[secretbox.Key](t)(secretbox.Load(filepath.Join(b.dir, "store", "secret.key"))).Encode()
 	if bytes.Contains(must[[]byte](t)(os.ReadFile(b.file)), []byte(key)) {

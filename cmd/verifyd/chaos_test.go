@@ -17,6 +17,7 @@ import (
 
 	"verifyd/cmd/verifyd/demo"
 	"verifyd/cmd/verifyd/history"
+	"verifyd/natsconf/natstest/prove"
 	"verifyd/natsconf/topology"
 )
 
@@ -68,10 +69,8 @@ const (
 //
 // A long run: go test ./cmd/verifyd -run 'TestChaos$' -timeout 30m -v -args -chaos 12000 -chaos-for 8m
 func TestChaos(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped under -short: one pause is longer than the ack wait of 30 s")
-	}
-	parallelLong(t, faultLane)
+	prove.Only(t, "chaos", "one pause is longer than the ack wait of 30 s")
+	t.Parallel()
 	if *chaosSessions < 1 || *chaosFor < time.Second {
 		t.Fatalf("-chaos %d -chaos-for %s: at least one session and one second", *chaosSessions, *chaosFor)
 	}

@@ -57,7 +57,7 @@ func expectFound(t *testing.T, byArea map[string][]check.Finding, area string, l
 }
 
 func TestCheckOfASoundService(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	natstest.NeedsEmbedded(t, "checks its data directory")
 	dir := filepath.Join(t.TempDir(), "store")
 	_, fresh := checked(t, "--data-dir", dir)
@@ -81,7 +81,7 @@ func TestCheckOfASoundService(t *testing.T) {
 }
 
 func TestCheckReportsErrors(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	_, found := checked(t, "--rate-limit", "x", "--sync", "never")
 	expectFound(t, found, "configuration", check.LevelError, "VERIFYD_RATE_LIMIT")
 	expectFound(t, found, "configuration", check.LevelError, "VERIFYD_SYNC")
@@ -112,7 +112,7 @@ func serveFails(t *testing.T, args ...string) string {
 }
 
 func TestCheckOfTheWayOut(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	in := newInbox(t)
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	if err := os.WriteFile(ca, in.ca.PEM(), 0o600); err != nil {
@@ -150,7 +150,7 @@ func TestCheckOfTheWayOut(t *testing.T) {
 
 // Silent networks do not delay the checks after them.
 func TestCheckOfSilentNetworks(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	silent := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
 	var text strings.Builder
 	ids := []string{"a", "b", "c", "d", "e", "f", "g"}
@@ -214,7 +214,7 @@ func heldAtOnce(t *testing.T, silent net.Listener) (together func() int) {
 }
 
 func TestCheckOfAnExternalServer(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	natstest.NeedsEmbedded(t, "stands for one server that is not a cluster")
 	dir := t.TempDir()
 	conn, _ := natstest.StartIn(t, dir)
@@ -262,7 +262,7 @@ func TestCheckOfAnExternalServer(t *testing.T) {
 }
 
 func TestCheckOfPermissions(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	e := natstest.StartExternal(t)
 	natstest.Ensure(t, e.Connect(t, permission.RoleOperator))
 	with := func(role permission.Role, roles string) (int, map[string][]check.Finding) {
@@ -291,7 +291,7 @@ func TestCheckOfPermissions(t *testing.T) {
 // The destinations of spans and operator events are checked if they are set. If they are down, the service
 // starts anyway.
 func TestCheckOfTheCollectorAndTheAlarmAddress(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	inbox := newInbox(t)
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	if err := os.WriteFile(ca, inbox.ca.PEM(), 0o600); err != nil {

@@ -43,7 +43,7 @@ func otherDisk(t *testing.T, than string) string {
 // The folder of the copy is checked as the service does: before it starts, and while it runs, which a check
 // does not disturb.
 func TestCheckOfTheCopysFolder(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	natstest.NeedsEmbedded(t, "copies an embedded store")
 	copied, kept := t.TempDir(), filepath.Join(t.TempDir(), "key")
 	first := boot(t, func(c *config.Config) { c.CopyTo = copied })

@@ -47,10 +47,7 @@ const (
 // In full: go test ./cmd/verifyd -run 'TestCluster$' -timeout 30m -v -args -cluster 10000 -cluster-freeze 60s
 // -cluster-cut 30s
 func TestCluster(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped under -short: a cluster in containers takes minutes")
-	}
-	parallelLong(t, faultLane)
+	t.Parallel()
 	s := newProof(t)
 	began := time.Now()
 	over := make(chan struct{})

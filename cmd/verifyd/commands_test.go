@@ -26,7 +26,7 @@ func verifyd(t *testing.T, args ...string) (code int, out, errOut string) {
 }
 
 func TestDemoPlaysTheWholePath(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	code, out, errOut := verifyd(t, "demo", "--auto")
 	if code != 0 {
 		t.Fatalf("exit %d: %s", code, errOut)
@@ -51,7 +51,7 @@ func TestDemoPlaysTheWholePath(t *testing.T) {
 
 // Keys are made, listed and revoked on a stopped service and on a running one, with the same commands.
 func TestKeyCommands(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	c := newChild(t)
 	made := c.makeKey(t, "Harbor Guild", "--rate-limit", "5/s")
 	must[string](t)(c.command(t, "account", "quota", "Harbor Guild", "2"))
@@ -106,7 +106,7 @@ func TestKeyCommands(t *testing.T) {
 // Bad settings are refused at start, all at once, each with its name, its value's fault and what would be
 // valid.
 func TestBadSettingsAreRefusedByName(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	dir := t.TempDir()
 	notPEM := filepath.Join(dir, "not.pem")
 	slip := filepath.Join(dir, "slip.yaml")
@@ -254,7 +254,7 @@ func TestBadSettingsAreRefusedByName(t *testing.T) {
 // A store belongs to the master key that it was created with: a command or a service with another one, or
 // without, changes nothing.
 func TestAnotherMasterKeyIsRefused(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	natstest.NeedsEmbedded(t, "the master key in its data directory")
 	c := newChild(t)
 	made := c.makeKey(t, "Harbor Guild")
@@ -289,7 +289,7 @@ func TestAnotherMasterKeyIsRefused(t *testing.T) {
 
 // A command runs with its own settings; it must not remove what a service keeps with others.
 func TestCommandsLeaveTheTopologyAlone(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	natstest.NeedsEmbedded(t, "commands on a data directory")
 	c := newChild(t)
 	c.args = []string{"--keep-results", "720h"}
@@ -310,7 +310,7 @@ func TestCommandsLeaveTheTopologyAlone(t *testing.T) {
 }
 
 func TestNoNetworkIsRefused(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	code, _, errOut := verifyd(t, "serve", "--data-dir", t.TempDir(), "--listen", "127.0.0.1:0")
 	if code != exitUsage || !strings.Contains(errOut, "VERIFYD_NETWORK_ISSUER") ||
 		!strings.Contains(errOut, "--dev-network") {
@@ -319,7 +319,7 @@ func TestNoNetworkIsRefused(t *testing.T) {
 }
 
 func TestTwoServicesOnOneDataDirectory(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	natstest.NeedsEmbedded(t, "the lock of its data directory")
 	c := newChild(t)
 	c.start(t)

@@ -22,7 +22,7 @@ const maxImage = 40 << 20
 // The whole stack from images built here: every container is hardened and healthy, the demo shows a callback,
 // operators reach it, and nothing is left afterwards.
 func TestComposeStack(t *testing.T) {
-	parallelLong(t, stackLane)
+	t.Parallel()
 	s := newStack(t)
 	for _, profile := range []string{"demo", "metrics", "operator"} {
 		s.must(t, "--profile", profile, "config", "--quiet")

@@ -15,22 +15,11 @@ import (
 	"time"
 
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/natstest/prove"
 )
-
-// requireVariable lists, separated by commas, the programs without which tests fail instead of being skipped.
-const requireVariable = "VERIFYD_TEST_REQUIRE"
 
 // repository is the path of the repository, from this package.
 const repository = "../.."
-
-// needs skips a test whose requirement is missing, unless it is required by name.
-func needs(t *testing.T, what, why string) {
-	t.Helper()
-	if slices.Contains(strings.Split(os.Getenv(requireVariable), ","), what) {
-		t.Fatalf("%s names %s: %s", requireVariable, what, why)
-	}
-	t.Skipf("skipped: this test needs %s: %s", what, why)
-}
 
 // stack is what docker-compose.yml brings up, from images that were built here, under a project name and on
 // networks of its own.
@@ -54,15 +43,12 @@ var (
 // newStack builds the images and prepares a stack; nothing runs yet. It ends with the test.
 func newStack(t *testing.T) *stack {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("skipped under -short: images take a minute")
-	}
-	natstest.Clock(t)
+	prove.Only(t, "containers", "images take a minute")
 	number := stacks.Add(1)
 	s := &stack{project: fmt.Sprintf("verifyd-test-%d-%d", os.Getpid(), number)}
 	if out, err := exec.Command("docker", "info", "--format", "{{.ServerVersion}}").
 		CombinedOutput(); err != nil {
-		needs(t, "docker", fmt.Sprintf("no engine answers: %v %s", err, out))
+		t.Fatalf("this proof needs an engine of Docker that answers: %v %s", err, out)
 	}
 	for _, command := range [][]string{{"docker", "compose"}, {"docker-compose"}} {
 		if s.command == nil && exec.Command(command[0], append(command[1:], "version")...).Run() == nil {
@@ -70,7 +56,7 @@ func newStack(t *testing.T) *stack {
 		}
 	}
 	if s.command == nil {
-		needs(t, "docker", "neither docker compose nor docker-compose is there")
+		t.Fatal("this proof needs docker compose or docker-compose; Debian has docker-compose")
 	}
 	s.environment(t, 2*os.Getpid()+int(number))
 	buildImages.Do(func() {

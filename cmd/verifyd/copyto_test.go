@@ -133,7 +133,7 @@ func (c *copying) users(ctx context.Context, t *testing.T, n int) (wait func() [
 // is posted a second time, and no session can be completed that may have been completed.
 func TestRestoreFromTheCopyOfAKilledService(t *testing.T) {
 	skipKills(t)
-	parallelHeavy(t)
+	t.Parallel()
 	c := newCopying(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	wait := c.users(ctx, t, 5)
@@ -233,7 +233,7 @@ func (c *child) status(t *testing.T) (doc process.StatusDoc) {
 // A service that is stopped leaves a complete copy, continues it when it is started again, and reports on it
 // in status, readiness and metrics; a missing disk is reported there, and disturbs nothing else.
 func TestCopyIsReportedAndContinues(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	c := newCopying(t)
 	c.upToDate(t)
 	natstest.Await(t, "the copy in status", func() bool {
@@ -303,7 +303,7 @@ func copyFiles(t *testing.T, dir string) string {
 
 // An invalid VERIFYD_COPY_TO ends the start, with what would be valid.
 func TestCopyToIsRefused(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	natstest.NeedsEmbedded(t, "copies an embedded store")
 	c := newChild(t)
 	taken := t.TempDir()

@@ -18,6 +18,7 @@ import (
 	"verifyd/cmd/verifyd/demo"
 	"verifyd/edge/devnetwork"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/natstest/prove"
 	"verifyd/natsconf/secretbox"
 )
 
@@ -41,7 +42,6 @@ type child struct {
 // newChild prepares a process with its own data directory and ports that it keeps over restarts.
 func newChild(t *testing.T) *child {
 	t.Helper()
-	natstest.Clock(t)
 	c := &child{
 		dir: t.TempDir(), inbox: newInbox(t), log: &buffer{}, listen: natstest.Address(t),
 		admin: natstest.Address(t),
@@ -261,13 +261,10 @@ var steps = []struct {
 	}},
 }
 
-// skipKills skips a test under -short that starts many processes to kill them: the race detector, which runs
-// under it, makes each of their starts slow, and the remaining tests show it every step of a process.
+// skipKills leaves a test that starts many processes, and kills them, to the proof "kills".
 func skipKills(t *testing.T) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("skipped under -short: it starts and kills many processes")
-	}
+	prove.Only(t, "kills", "it starts and kills many processes")
 }
 
 // The process is killed between any two steps and started again on its data: the user goes on where they
@@ -277,7 +274,7 @@ func TestKillBetweenAnyTwoSteps(t *testing.T) {
 	t.Parallel()
 	for crash := range steps {
 		t.Run("after "+steps[crash].name, func(t *testing.T) {
-			parallel(t)
+			t.Parallel()
 			c := newChild(t)
 			c.start(t)
 			key := c.makeKey(t, "Harbor Guild")
@@ -319,7 +316,7 @@ func (c *child) untilPosted(t *testing.T) *walk {
 // The process dies while the receiver has the POST and has not answered: its end cannot be known, so it is
 // reported as unknown, and it is not sent again.
 func TestKillBetweenPostAndAnswerIsUnknown(t *testing.T) {
-	parallelIdle(t)
+	t.Parallel()
 	c := newChild(t)
 	defer c.inbox.keepWaiting()()
 	w := c.untilPosted(t)

@@ -19,6 +19,7 @@ import (
 	"verifyd/edge/client"
 	"verifyd/natsconf/crashpoint"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/natstest/prove"
 )
 
 // crashVariable makes a child die at a point: POINT:N, at the Nth time that the point is reached.
@@ -78,7 +79,7 @@ func TestCrashPoints(t *testing.T) {
 		for i, point := range crashpoint.All {
 			for seed := range *crashSeeds {
 				t.Run(fmt.Sprintf("%s-%d", point, seed), func(t *testing.T) {
-					parallel(t)
+					t.Parallel()
 					got := crashOnce(t, point, 1+rand.New(rand.NewPCG(uint64(seed), uint64(i))).
 						IntN(crashUsers))
 					mu.Lock()
@@ -182,7 +183,7 @@ func TestCrashPointsOfAConfirmation(t *testing.T) {
 		crashpoint.BeforeComplete, crashpoint.AfterComplete)
 	for i, point := range points {
 		t.Run(point, func(t *testing.T) {
-			parallel(t)
+			t.Parallel()
 			if got := crashOnce(t, point, 1+i%crashUsers, "VERIFYD_BINDING=code"); got.sessions == 0 ||
 				got.duplicates+got.lost+got.toldFalsely > 0 {
 				t.Errorf("broken promises: %s", &got)
@@ -226,13 +227,11 @@ func count(t *testing.T, c *child, a api, users []*user) tally {
 // grants it. The process dies before the schedule is stored, after it, and between it and the
 // acknowledgement: the second attempt is made once, and not early.
 func TestKillAroundASchedule(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a pause is scheduled from 30 s on")
-	}
+	prove.Only(t, "kills", "a pause is scheduled from 30 s on")
 	t.Parallel()
 	for _, point := range append([]string{crashpoint.BeforeAck, crashpoint.AfterAck}, crashpoint.Waiting...) {
 		t.Run(point, func(t *testing.T) {
-			parallelIdle(t)
+			t.Parallel()
 			c := newChild(t)
 			c.inbox.retryAfter("31")
 			key := c.makeKey(t, "Harbor Guild", "--policy", "at-least-once")

@@ -68,7 +68,7 @@ func (v visitor) reads(selector, want string) {
 // session with it, see its callback arrive, send it again, test the receiver, rotate the secret, roll and
 // revoke the key.
 func TestDashboardInChromium(t *testing.T) {
-	parallelHeavy(t)
+	t.Parallel()
 	for name, script := range map[string]bool{"with JavaScript": true, "without JavaScript": false} {
 		t.Run(name, func(t *testing.T) {
 			tab := chromiumtest.Start(t)
@@ -285,7 +285,7 @@ func (v visitor) logout() {
 // A page that is kept up to date does not hold up the stop: a browser with such a page would keep the service
 // for as long as it drains.
 func TestOpenPagesDoNotHoldUpTheStop(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t)
 	owner := account.Member{Network: "dev", Subject: demo.User, Role: access.RoleOwner}
 	a := must[account.Account](t)(r.Store.Accounts.AccountByName(t.Context(), "Harbor Guild"))

@@ -11,7 +11,7 @@ import (
 
 // The table of the package's doc comment has each command, and nothing else.
 func TestDocumentedCommands(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	text, err := os.ReadFile("doc.go")
 	if err != nil {
 		t.Fatal(err)

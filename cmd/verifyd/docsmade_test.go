@@ -20,7 +20,7 @@ var updateDocs = flag.Bool("update", false,
 
 // The settings and commands in the documents are the program's own.
 func TestDocumentsOfTheProgram(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	for name, made := range map[string]string{
 		"CONFIGURATION.md": settingsMade(t), "CLI.md": commandsMade(t),
 	} {
@@ -51,7 +51,7 @@ func TestDocumentsOfTheProgram(t *testing.T) {
 
 // The documents install this version: the service provides no other SDK.
 func TestDocumentsNameThisVersion(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	named := regexp.MustCompile(`(verifyd[-_:]|/sdk/go@v)[0-9]+\.[0-9]+\.[0-9]+`)
 	found := 0
 	for _, path := range must[[]string](t)(filepath.Glob("../../docs/*.md")) {

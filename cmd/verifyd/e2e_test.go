@@ -24,7 +24,7 @@ import (
 )
 
 func TestSignInEndsInOneSignedPost(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t)
 	hook := must[*standardwebhooks.Webhook](t)(standardwebhooks.NewWebhook(r.secret))
 	for name, c := range map[string]struct {
@@ -69,7 +69,7 @@ func TestSignInEndsInOneSignedPost(t *testing.T) {
 }
 
 func TestNoIsAnOutcome(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t)
 	ways := map[string]func(t *testing.T, b *demo.Browser, link string) *demo.Page{
 		"declined at the provider": func(t *testing.T, b *demo.Browser, link string) *demo.Page {
@@ -95,7 +95,7 @@ func TestNoIsAnOutcome(t *testing.T) {
 
 // A provider's failure is no verdict: nothing is decided, and the next try succeeds.
 func TestProviderTroubleThenSuccess(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t)
 	for _, trouble := range []string{"error", "token-error"} {
 		s, b := r.begin(t), demo.NewBrowser()
@@ -145,7 +145,7 @@ func TestManyFinishTogether(t *testing.T) {
 }
 
 func TestReloadOfTheReturnRepeatsNothing(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t)
 	s, b := r.begin(t), demo.NewBrowser()
 	back := must[string](t)(b.Begin(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in"))
@@ -160,7 +160,7 @@ func TestReloadOfTheReturnRepeatsNothing(t *testing.T) {
 }
 
 func TestExpiredSessionIsNeverCompleted(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t)
 	s, b := r.begin(t), demo.NewBrowser()
 	back := must[string](t)(b.Begin(t.Context(), atProvider(t, b, s.VerifyURL), "sign-in"))
@@ -191,7 +191,7 @@ func TestExpiredSessionIsNeverCompleted(t *testing.T) {
 }
 
 func TestCanceledSessionSendsNothing(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t)
 	s := r.begin(t)
 	for range 2 { // the repeat is harmless
@@ -209,7 +209,7 @@ func TestCanceledSessionSendsNothing(t *testing.T) {
 
 // Chat applications open links to draw previews. Whatever opens the link, and however often, nothing changes.
 func TestBotsChangeNothing(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t)
 	s := r.begin(t)
 	natstest.Await(t, "the session is counted, and its key's use", func() bool { // seconds after its start
@@ -258,7 +258,7 @@ func (r *rig) lastSequences(t *testing.T) map[string]uint64 {
 }
 
 func TestArbitraryStringsComeBackUnchanged(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t)
 	for name, text := range map[string]string{
 		"emoji": "⚓️👩‍🚀🏴‍☠️", "right to left": "مرحبا \u202eabc\u202c שלום",
@@ -290,7 +290,7 @@ func TestArbitraryStringsComeBackUnchanged(t *testing.T) {
 }
 
 func TestKeysOfOthersAndRevokedKeys(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t)
 	s := r.begin(t)
 	otherKey, _ := r.enroll(t, "Somebody Else")
@@ -312,7 +312,7 @@ func TestKeysOfOthersAndRevokedKeys(t *testing.T) {
 
 // A hundred calls race for the last session of the month: exactly one gets it.
 func TestQuotaIsExact(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t, func(c *config.Config) { c.Quota = 10; c.Rate.Count, c.Rate.Burst = 10_000, 10_000 })
 	for range 9 {
 		r.begin(t)
@@ -335,7 +335,7 @@ func TestQuotaIsExact(t *testing.T) {
 
 // Each actor is killed in turn; its supervisor starts it again, and a session goes through from end to end.
 func TestKilledActorsAreRestarted(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t)
 	names := []string{
 		"sessions writer", "completions writer", "retries writer", "usage writer", "idempotency writer",
@@ -417,7 +417,7 @@ func (r *rig) persist(t *testing.T) demo.Started {
 // The integrator sends an outcome again whose delivery has ended; before that, and if there is nothing to
 // send, it gets an error.
 func TestSendAgainThroughTheAPI(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t)
 	s := r.begin(t)
 	resend := func(want int, code string) {

@@ -135,7 +135,7 @@ func (b *backedUp) age(t *testing.T) {
 // A user is erased: no message and no file names them any more, and the keys of what is left of them are
 // destroyed; all other sessions stay, and no second POST and no second outcome follow.
 func TestErase(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	c := newChild(t)
 	c.start(t)
 	b := &backedUp{child: c, file: filepath.Join(t.TempDir(), "backup")}
@@ -218,7 +218,7 @@ func TestErase(t *testing.T) {
 
 // The request must be explicit: a forgotten flag does not erase the users of a whole service.
 func TestEraseRefusals(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	for _, c := range []struct {
 		args []string
 		want string

@@ -311,7 +311,7 @@ func (a telling) bad(t *testing.T) {
 
 // The commands read a stopped service's store as they read a running one's.
 func TestExplainOnAStoppedService(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	c := newChild(t)
 	c.start(t)
 	key := c.makeKey(t, "Harbor Guild")

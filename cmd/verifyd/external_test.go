@@ -39,7 +39,7 @@ func onExternal(t *testing.T) func(*config.Config) {
 
 // Edge and dispatcher as processes of their own on an external NATS server: they meet only in the stream.
 func TestRolesOnAnExternalServer(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	external := onExternal(t)
 	edge := boot(t, external, func(c *config.Config) { c.Dispatcher = false })
 	s := edge.begin(t)
@@ -70,7 +70,7 @@ func withRole(e natstest.External, role permission.Role, key *secretbox.Key) fun
 // Each role with a credential that may do no more than its own: the whole path works, and nothing that a
 // process does is refused.
 func TestEachRoleWithItsOwnCredential(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	e := natstest.StartExternal(t)
 	key := secretbox.NewKey()
 	on := []string{"--nats-url", e.URL, "--secret-key", key.Encode(), "--replicas", "1"}
@@ -246,7 +246,7 @@ func manage(t *testing.T, edge *rig, commands *accountstore.Store) {
 
 // SIGTERM lets the POST under way end and stores its result; then the process exits with code 0.
 func TestTermDrains(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	c := newChild(t)
 	answer := c.inbox.keepWaiting()
 	w := c.untilPosted(t)
@@ -268,7 +268,7 @@ func TestTermDrains(t *testing.T) {
 // A receiver that accepts the POST and never answers does not delay a stop for longer than documented, and
 // its result is stored.
 func TestTermDoesNotWaitForever(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	c := newChild(t) // the callback's time-out is 2 s
 	answer := c.inbox.keepWaiting()
 	w := c.untilPosted(t)

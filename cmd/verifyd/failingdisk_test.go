@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/natstest/prove"
 )
 
 var diskRuns = flag.Int("disk-runs", 2, "how often TestFailingDisk has the disk under the store fail")
@@ -38,9 +39,7 @@ const (
 // A long run: go test ./cmd/verifyd -run FailingDisk -timeout 60m -v -args -disk-runs 50
 func TestFailingDisk(t *testing.T) {
 	natstest.NeedsEmbedded(t, "what its disk has synced")
-	if testing.Short() {
-		t.Skip("skipped under -short: it makes filesystems")
-	}
+	prove.Only(t, "disk", "it makes filesystems")
 	var mu sync.Mutex
 	var all toll
 	t.Cleanup(func() { t.Logf("figures: %d failures of the disk: %s", *diskRuns, &all) })

@@ -13,6 +13,7 @@ import (
 
 	"verifyd/cmd/verifyd/demo"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/natstest/prove"
 )
 
 // The filesystem under the store fills up while sessions are under way: new ones are refused with a reason,
@@ -20,17 +21,15 @@ import (
 // acknowledged.
 func TestFullDisk(t *testing.T) {
 	natstest.NeedsEmbedded(t, "the disk under its store")
-	if testing.Short() {
-		t.Skip("skipped under -short: a silent store is found out after several time-outs")
-	}
-	parallelHeavy(t)
+	prove.Only(t, "disk", "a silent store is found out after several time-outs")
+	t.Parallel()
 	c := newChild(t)
 	store := filepath.Join(c.dir, "store")
 	if err := os.Mkdir(store, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := syscall.Mount("tmpfs", store, "tmpfs", 0, "size=96m"); err != nil {
-		t.Skipf("skipped: this test needs to mount a small filesystem, as root on Linux: %v", err)
+		t.Fatalf("this proof mounts a small filesystem, which takes root on Linux: %v", err)
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(store, syscall.MNT_DETACH) })
 	c.start(t)

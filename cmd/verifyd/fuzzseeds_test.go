@@ -51,7 +51,7 @@ var fuzzKey = secretbox.Key([]byte("verifyd fuzz seeds, not a secret"))
 // rewrites that seed, and leaves the others as they are.
 func TestFuzzSeeds(t *testing.T) {
 	natstest.NeedsEmbedded(t, "the bytes are the same on a cluster")
-	parallel(t)
+	t.Parallel()
 	w := &seedWalk{t: t, wire: newRecorder(t), seeds: map[string][]any{}}
 	w.boot()
 	w.sessions()

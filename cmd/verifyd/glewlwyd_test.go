@@ -17,7 +17,7 @@ import (
 	"strings"
 	"testing"
 
-	"verifyd/edge/chromiumtest"
+	"verifyd/natsconf/natstest/prove"
 )
 
 // What Debian's glewlwyd and glewlwyd-common install, and where.
@@ -32,8 +32,8 @@ const (
 func startGlewlwyd(t *testing.T, p *realProvider, redirectURIs []string) {
 	t.Helper()
 	const means = "Glewlwyd: apt-get install glewlwyd dbconfig-sqlite3"
-	program, sqlite := chromiumtest.Program(t, "providers", means, "glewlwyd"),
-		chromiumtest.Program(t, "providers", means, "sqlite3")
+	program, sqlite := prove.Program(t, means, "glewlwyd"),
+		prove.Program(t, means, "sqlite3")
 	p.issuer = "https://" + p.address + "/api/oidc"
 	p.users = [2]realUser{
 		{name: "sailor", password: "anchors aweigh", email: "sailor@harbor.example", group: "crew"},

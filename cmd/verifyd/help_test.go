@@ -11,7 +11,7 @@ import (
 
 // New users ask for help as with other programs.
 func TestVersionAndHelp(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	_, version, _ := verifyd(t, "version")
 	if !strings.HasPrefix(version, "verifyd ") {
 		t.Errorf("version: %q", version)
@@ -48,7 +48,7 @@ var shellWord = regexp.MustCompile(`"[^"]*"|\S+`)
 // Every page begins with the purpose of its command, shows a working example, and lists the settings last,
 // those of the store at the end.
 func TestEveryHelpPage(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	told := map[string]bool{}
 	var page func(at *kong.Node)
 	page = func(at *kong.Node) {

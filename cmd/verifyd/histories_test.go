@@ -15,13 +15,15 @@ import (
 
 	"verifyd/cmd/verifyd/history"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/natstest/prove"
 )
 
 // What integrators learn of their sessions, quotas and keys while the service is killed and comes back is
 // what one store without faults could have answered: a checker by others finds an order of all calls that
 // explains every answer (package history).
 func TestHistories(t *testing.T) {
-	parallel(t)
+	prove.Only(t, "kills", "it kills the process while clients call it")
+	t.Parallel()
 	c := newChild(t)
 	c.start(t)
 	key := c.makeKey(t, "Harbor Guild", "--rate-limit", "100000/s")
@@ -53,7 +55,7 @@ func TestHistories(t *testing.T) {
 // The checker finds a read that is older than what was acknowledged before it, and a lost acknowledged write,
 // of each kind.
 func TestHistoriesFindPlantedFaults(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	for name, row := range map[string]struct {
 		plant func(p *liar)
 		in    string // what is found to be wrong

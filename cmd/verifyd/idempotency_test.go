@@ -48,7 +48,7 @@ func TestKillWithinAKeyedStart(t *testing.T) {
 		crashpoint.BeforeCreate, crashpoint.AfterCreate)
 	for _, point := range points {
 		t.Run(point, func(t *testing.T) {
-			parallel(t)
+			t.Parallel()
 			c := newChild(t)
 			a := api{base: c.base(), key: c.makeKey(t, "Harbor Guild")}
 			c.env = append(c.env, fmt.Sprintf("%s=%s:1", crashVariable, point))

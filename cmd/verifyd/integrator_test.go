@@ -23,7 +23,7 @@ func (r *rig) newClient(t *testing.T, key string) *client.Client {
 // The Go client speaks with the real service: it starts, reads, waits, cancels, and gets each refusal with
 // its code; and its receiver accepts the real callback.
 func TestGoClient(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t)
 	c := r.newClient(t, r.apiKey)
 	v := client.Verification{

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"verifyd/edge/chromiumtest"
+	"verifyd/natsconf/natstest/prove"
 )
 
 // lemonldapPortal is where Debian's liblemonldap-ng-portal-perl keeps its pages.
@@ -26,9 +26,9 @@ func startLemonLDAP(t *testing.T, p *realProvider, redirectURIs []string) {
 	t.Helper()
 	const means = "LemonLDAP::NG: apt-get install liblemonldap-ng-portal-perl starman " +
 		"libgd-securityimage-perl libimage-magick-perl libio-string-perl libstring-random-perl"
-	program := chromiumtest.Program(t, "providers", means, "starman")
+	program := prove.Program(t, means, "starman")
 	if _, err := os.Stat(lemonldapPortal); err != nil {
-		chromiumtest.Lack(t, "providers", means)
+		t.Fatalf("this proof needs %s", means)
 	}
 	// Each of Starman's workers serves one connection, and browsers keep several open: something else
 	// terminates TLS, as everywhere.

@@ -59,7 +59,7 @@ func (r *rig) listenTo(t *testing.T, key, forward string) (out *buffer, stop fun
 // A developer's own program, without a public address, gets the callbacks of a test key's sessions: signed,
 // once, and with a verdict. Callbacks of a live key's sessions still go to their receiver.
 func TestListenCommand(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	walkListening(t, boot(t))
 }
 
@@ -120,7 +120,7 @@ func walkListening(t *testing.T, r *rig) {
 
 // A program that is not running costs nothing but time: what provably was not sent is sent again.
 func TestListenWaitsForTheProgram(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t)
 	took := make(chan struct{}, 4)
 	program := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -146,7 +146,7 @@ func TestListenWaitsForTheProgram(t *testing.T) {
 }
 
 func TestListenIsRefused(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t)
 	for _, c := range []struct {
 		args []string
@@ -169,7 +169,7 @@ func TestListenIsRefused(t *testing.T) {
 
 // The service may go and come back: the command connects again by itself.
 func TestListenConnectsAgain(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t)
 	key := r.testKey(t)
 	program := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

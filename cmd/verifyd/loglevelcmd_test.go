@@ -14,7 +14,7 @@ import (
 // The level of a running process is shown and changed from the command line; a wrong value is refused with
 // the valid ones.
 func TestLogLevelOfARunningProcess(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	var out buffer
 	r := boot(t, func(c *config.Config) {
 		c.Logger = logging.New(&out, zerolog.InfoLevel, web.LogMessage)

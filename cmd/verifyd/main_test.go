@@ -36,12 +36,8 @@ func TestMain(m *testing.M) {
 		stopAt(os.Getenv(stopVariable))
 		main()
 	}
-	inParallel()
-	goleak.VerifyTestMain(natstest.Budget(m, budget))
+	goleak.VerifyTestMain(natstest.Tests(m))
 }
-
-// budget is the duration of all tests of the package on two processors without other load.
-const budget = 240 * time.Second
 
 // rig is the real program on port 0 with an embedded store, and a real https receiver.
 type rig struct {
@@ -58,7 +54,6 @@ type rig struct {
 // boot starts a rig; change may alter the configuration first.
 func boot(t *testing.T, change ...func(*config.Config)) *rig {
 	t.Helper()
-	natstest.Clock(t)
 	r := &rig{dir: t.TempDir(), inbox: newInbox(t), log: &buffer{}}
 	caFile := filepath.Join(r.dir, "ca.pem")
 	if err := os.WriteFile(caFile, r.inbox.ca.PEM(), 0o600); err != nil {

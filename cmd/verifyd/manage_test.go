@@ -81,7 +81,7 @@ func (r *rig) newToken(t *testing.T, scopes string) string {
 // The command line also manages accounts, keys and members from another machine, over TLS, with a token and
 // without the store; the audit log names the token.
 func TestAccountsAreManagedFromElsewhere(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t)
 	e := elsewhereOf(t, r)
 	token := r.newToken(t, "accounts:write,keys:write,members:write,secrets:write,audit:read")
@@ -211,7 +211,7 @@ func (e *elsewhereRig) secretsAndMoves(t *testing.T, do func(int, string, ...str
 
 // A token without the scope, a revoked one, a missing one, and a wrong service: each error says what to do.
 func TestTokensFromElsewhere(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t)
 	e := elsewhereOf(t, r)
 	keys := r.newToken(t, "keys:write")

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"verifyd/edge/chromiumtest"
+	"verifyd/natsconf/natstest/prove"
 )
 
 // made writes what verifyd help makes for man or a shell into a file.
@@ -44,7 +44,8 @@ var completed = []struct {
 
 // Each shell offers what the command line accepts.
 func TestCompletions(t *testing.T) {
-	parallel(t)
+	prove.Only(t, "languages", "it runs three shells")
+	t.Parallel()
 	shells := map[string]func(t *testing.T, file string, line []string) string{
 		"bash": func(t *testing.T, file string, line []string) string {
 			const ask = `. "$1"; shift; COMP_WORDS=(verifyd "$@"); COMP_CWORD=$#; _verifyd; echo "${COMPREPLY[@]}"`
@@ -68,7 +69,7 @@ func TestCompletions(t *testing.T) {
 	}
 	for shell, ask := range shells {
 		t.Run(shell, func(t *testing.T) {
-			chromiumtest.Program(t, "shells", "the shell "+shell, shell)
+			prove.Program(t, "the shell "+shell, shell)
 			file := made(t, shell)
 			for _, c := range completed {
 				got := strings.Fields(ask(t, file, c.line))
@@ -98,9 +99,10 @@ func output(t *testing.T, name string, args ...string) string {
 
 // The man page has every command, and man prints no warning.
 func TestManPage(t *testing.T) {
-	parallel(t)
+	prove.Only(t, "languages", "groff formats the page")
+	t.Parallel()
 	file := made(t, "man")
-	groff := chromiumtest.Program(t, "shells", "groff, which man formats by", "groff")
+	groff := prove.Program(t, "groff, which man formats by", "groff")
 	cmd := exec.Command(groff, "-man", "-Tutf8", "-ww", "-P-cbou", file)
 	var said strings.Builder
 	cmd.Stderr = &said

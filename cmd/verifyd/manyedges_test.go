@@ -20,6 +20,7 @@ import (
 
 	"verifyd/cmd/verifyd/demo"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/natstest/prove"
 	"verifyd/natsconf/secretbox"
 )
 
@@ -153,10 +154,8 @@ func atOnce(n, workers int, do func(i int)) {
 //
 // In full: go test ./cmd/verifyd -run ReadsAfterWrites -timeout 30m -v -args -read-pairs 30000
 func TestReadsAfterWrites(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped under -short: several processes on three NATS servers")
-	}
-	parallelHeavy(t)
+	prove.Only(t, "cluster", "several processes on three NATS servers")
+	t.Parallel()
 	edges := newEdges(t, 3)
 	c := newCaller(t, keyFor(t, edges, "Harbor Guild", "--rate-limit", "100000/s"))
 	var stale, wrong atomic.Int64
@@ -192,9 +191,7 @@ func TestReadsAfterWrites(t *testing.T) {
 // The monthly quota is exact, the rate limit within its bound, and a revoked key refused, by any number of
 // edges.
 func TestLimitsOverEdges(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped under -short: several processes on three NATS servers")
-	}
+	prove.Only(t, "cluster", "several processes on three NATS servers")
 	edges := newEdges(t, 4)
 	for _, n := range []int{1, 2, 4} {
 		of := edges[:n]
@@ -299,10 +296,8 @@ func revocationOver(t *testing.T, all, of []*child) {
 // Dispatchers are added and removed by SIGTERM while outcomes are being delivered to a slow receiver: each of
 // them arrives once, none is unknown.
 func TestDispatchersComeAndGo(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped under -short: several processes on three NATS servers")
-	}
-	parallelHeavy(t)
+	prove.Only(t, "cluster", "several processes on three NATS servers")
+	t.Parallel()
 	p := newPlant(t)
 	p.env = append(p.env, "VERIFYD_CALLBACK_TIMEOUT=10s") // a busy machine makes no answer late
 	edge, one := p.launch(t, "edge"), p.launch(t, "dispatcher")

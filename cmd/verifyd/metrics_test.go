@@ -81,7 +81,7 @@ func described(registry *prometheus.Registry) map[string][]string {
 // The metrics of the service and of OPERATING.md are the same: names, labels, types and units. Names follow
 // Prometheus's conventions.
 func TestMetricsAreAsDocumented(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	seen := collect(t)
 	r := boot(t, seen.to(t), func(c *config.Config) {
 		if !natstest.OnCluster() { // external servers keep copies of their own

@@ -18,6 +18,7 @@ import (
 
 	"verifyd/cmd/verifyd/config"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/natstest/prove"
 )
 
 // metricName recognises our metrics, and Go's and the process's, in an expression.
@@ -40,7 +41,7 @@ func (r *rig) names(t *testing.T) []string {
 
 // A panel or an alert for a metric that no longer exists would be silent forever.
 func TestDashboardAndAlertsNameMetricsThatExist(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	natstest.NeedsEmbedded(t, "the metrics of the copy")
 	r := boot(t, func(c *config.Config) { c.CopyTo = filepath.Join(t.TempDir(), "copy") })
 	known := r.names(t)
@@ -58,14 +59,19 @@ func TestDashboardAndAlertsNameMetricsThatExist(t *testing.T) {
 			}
 		}
 	}
-	if out, err := exec.LookPath("promtool"); err != nil {
-		needs(t, "promtool", "it judges the rules' expressions; Debian has it in the package prometheus")
-	} else if said, err := exec.Command(out, "check", "rules",
-		filepath.Join(repository, "docs", "monitoring", "alerts.yml")).CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, said)
-	} else if said, err := exec.Command(out, "test", "rules", filepath.Join("testdata", "alerts_test.yml")).
-		CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, said)
+}
+
+// Prometheus's own tool accepts the alerts' rules, and they fire when they should.
+func TestAlertsFire(t *testing.T) {
+	prove.Only(t, "languages", "it needs Prometheus's tool")
+	promtool := prove.Program(t, "promtool, which Debian has in prometheus", "promtool")
+	for _, args := range [][]string{
+		{"check", "rules", filepath.Join(repository, "docs", "monitoring", "alerts.yml")},
+		{"test", "rules", filepath.Join("testdata", "alerts_test.yml")},
+	} {
+		if said, err := exec.Command(promtool, args...).CombinedOutput(); err != nil {
+			t.Errorf("promtool %s: %v: %s", strings.Join(args, " "), err, said)
+		}
 	}
 }
 
@@ -208,7 +214,7 @@ func readConfig(t *testing.T, into any, path ...string) {
 
 // Images that are built without a registry have the versions that others pull.
 func TestLocalImagesAreOfTheSameVersions(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	var compose struct {
 		Services struct {
 			Proxy, Prometheus struct{ Image string }
@@ -235,7 +241,7 @@ func TestLocalImagesAreOfTheSameVersions(t *testing.T) {
 // docker-compose.yml mounts Grafana's files where Grafana, and the files themselves, expect them: the data
 // source is the stack's Prometheus, the provider reads the folder of the dashboard.
 func TestGrafanaFindsItsDashboard(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	var compose struct {
 		Services struct {
 			Grafana struct{ Volumes []string }

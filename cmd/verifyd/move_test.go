@@ -157,7 +157,7 @@ func refuses(t *testing.T, c *child, why string) {
 // one outcome and one POST, and both stores hold the same.
 func TestMoveUnderLoadKilledAtEveryPoint(t *testing.T) {
 	skipKills(t)
-	parallelHeavy(t)
+	t.Parallel()
 	m := newMoving(t)
 	m.load(t)
 	m.dies(t, crashpoint.MovePage+":3")

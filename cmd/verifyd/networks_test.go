@@ -16,7 +16,7 @@ import (
 
 // A network that is known by name needs no file.
 func TestOneNetworkByItsKind(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	s := config.Settings{
 		NetworkSettings: config.NetworkSettings{
 			NetworkKind: "discord", NetworkClientID: "c", NetworkClientSecret: "s",
@@ -38,7 +38,7 @@ func TestOneNetworkByItsKind(t *testing.T) {
 // A provider that is down stops neither the start nor the sign-ins of the others; operators and users see
 // which it is.
 func TestStartWithAProviderThatIsDown(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t, func(c *config.Config) {
 		c.Networks = append(c.Networks, netsettings.Settings{
 			ID: "gone", Name: "Gone Network", Kind: netsettings.KindOIDC, Issuer: "http://127.0.0.1:1",

@@ -53,7 +53,7 @@ func reachLine(command *kong.Node, dir string) []string {
 // Only serve, a restore and commands with --new-store create a new store; any other command leaves a folder
 // without one as it is, and reports that.
 func TestCommandsCreateNoStoreUnlessRequested(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	natstest.NeedsEmbedded(t, "folders without a store")
 	makers := []string{"serve", "restore"}
 	others := map[string]string{ // the output of commands that open no store here
@@ -110,7 +110,7 @@ func hearsAll(command *kong.Node) (names []string) {
 // A command waits for a folder that a service has just opened, and a folder that it left before it created a
 // store is none.
 func TestAFolderWithoutItsStore(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	natstest.NeedsEmbedded(t, "folders without a store")
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "lock"), nil, 0o600); err != nil {
@@ -125,7 +125,7 @@ func TestAFolderWithoutItsStore(t *testing.T) {
 
 // Servers that were named by mistake get no streams.
 func TestCommandsMakeNoStoreOnServers(t *testing.T) {
-	parallelHeavy(t)
+	t.Parallel()
 	e := natstest.StartExternal(t)
 	key := filepath.Join(t.TempDir(), config.SecretFile)
 	if err := secretbox.Save(key, secretbox.NewKey()); err != nil {

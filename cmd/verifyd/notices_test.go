@@ -64,7 +64,7 @@ func (r *rig) noticed(t *testing.T, address string) account.Account {
 // An account is notified of a rotation and of a member by signed POSTs to its address, and callbacks do not
 // change.
 func TestNoticesArriveByPost(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t)
 	a := r.noticed(t, r.inbox.CallbackURL())
 	if _, err := r.Store.Accounts.RotateSecret(t.Context(), operator(), a.ID, time.Hour); err != nil {
@@ -103,7 +103,7 @@ func TestNoticesArriveByPost(t *testing.T) {
 // What only this process knows is reported, too: a receiver that fails and recovers, outcomes that wait for a
 // person, a quota, and a key.
 func TestNoticesReportWhatHappens(t *testing.T) {
-	parallelIdle(t)
+	t.Parallel()
 	r := alarming(t)
 	a := r.noticed(t, r.inbox.CallbackURL())
 	attempt := func(session sessions.ID, v facts.Verdict, c failure.Class) {
@@ -163,7 +163,7 @@ func TestNoticesReportWhatHappens(t *testing.T) {
 // An address for notices that hangs slows no callback: callbacks arrive while one try of a notice waits for
 // its answer, which it does for 10 s.
 func TestAHangingAddressForNoticesSlowsNoCallback(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t)
 	hung := newInbox(t)
 	defer hung.keepWaiting()()

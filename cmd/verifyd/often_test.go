@@ -15,7 +15,7 @@ import (
 // Attempts are bounded by the client's address as the service decides it, on both round trips: behind a
 // trusted proxy by what that one reports, of IPv6 by the network, and never by what a client says of itself.
 func TestAttemptsAreBoundedByTheClientsAddress(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t, func(c *config.Config) {
 		c.SignIns = account.Rate{Count: 3, Per: time.Hour, Burst: 3} // none comes back while the test runs
 		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}

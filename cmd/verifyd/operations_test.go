@@ -33,7 +33,7 @@ func (r *rig) finisher(t *testing.T) func(session string) {
 
 // An operator pauses a host during deliveries, sees that, and resumes it: what waited arrives, once.
 func TestHostsCommand(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t)
 	finish := r.finisher(t)
 	host, _, _ := strings.Cut(strings.TrimPrefix(r.inbox.CallbackURL(), "https://"), "/")
@@ -86,7 +86,7 @@ func TestHostsCommand(t *testing.T) {
 
 // Many failed callbacks are sent again by one command, and only the requested ones.
 func TestRedriveCommand(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t, func(c *config.Config) { c.CallbackRetryFor = time.Nanosecond })
 	finish := r.finisher(t)
 	address := natstest.Address(t) // where nobody answers
@@ -145,7 +145,7 @@ func TestRedriveCommand(t *testing.T) {
 }
 
 func TestOperatorCommand(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t)
 	grant := func(identity string) (code int, errOut string) {
 		t.Helper()

@@ -15,6 +15,7 @@ import (
 
 	"verifyd/cmd/verifyd/demo"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/natstest/prove"
 )
 
 // cut simulates a power cut: the process freezes, what the disk holds at this moment is kept, and everything
@@ -55,12 +56,10 @@ func forgetMemory(store string) error {
 func TestPowerLoss(t *testing.T) {
 	t.Parallel()
 	natstest.NeedsEmbedded(t, "what its disk has synced")
-	if testing.Short() {
-		t.Skip("skipped under -short: it makes filesystems")
-	}
+	prove.Only(t, "disk", "it makes filesystems")
 	for _, mode := range []string{"always", "interval"} {
 		t.Run(mode, func(t *testing.T) {
-			parallel(t)
+			t.Parallel()
 			c := newChild(t)
 			disk := natstest.NewDisk(t, filepath.Join(c.dir, "store"))
 			t.Cleanup(func() { c.kill() }) // before the filesystem goes

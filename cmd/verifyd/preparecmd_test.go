@@ -41,7 +41,7 @@ func prepare(t *testing.T, args ...string) {
 // Secrets are created once, and only in the folder of the role that needs them; the rest depends on the
 // version.
 func TestPrepare(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	dir := t.TempDir()
 	hosts := []string{"verifyd.localhost", "integrator.test"}
 	args := []string{
@@ -129,7 +129,7 @@ func TestPrepare(t *testing.T) {
 }
 
 func TestApplyIsForExternalServers(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	if code, _, errOut := verifyd(t, "apply"); code != exitUsage ||
 		!strings.Contains(errOut, "VERIFYD_NATS_URL") {
 		t.Errorf("exit %d: %s", code, errOut)
@@ -137,7 +137,7 @@ func TestApplyIsForExternalServers(t *testing.T) {
 }
 
 func TestHealthcheck(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	ready := true
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/readyz" || !ready {

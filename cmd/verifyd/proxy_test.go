@@ -85,7 +85,7 @@ func (e *egress) answer(status int) []*http.Request {
 // proxy refuses, nothing is sent, the operator sees that it was the proxy, and the callback is sent when the
 // proxy tunnels again. Its password appears nowhere.
 func TestCallbacksGoThroughTheEgressProxy(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	const user, password = "verifyd", "planted-in-the-proxy"
 	e := newEgress(t)
 	c := newChild(t)

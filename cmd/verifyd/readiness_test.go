@@ -22,7 +22,7 @@ import (
 // /readyz reports the state of everything that the service depends on. What is the same for every process is
 // reported, and does not make the process unready.
 func TestReadinessReportsEachDependency(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t)
 	type check struct {
 		Name, State, Reason string
@@ -74,7 +74,7 @@ func TestReadinessReportsEachDependency(t *testing.T) {
 // With an external server a process is ready as long as requests wait for it, and no longer.
 func TestReadyWhileRequestsWait(t *testing.T) {
 	natstest.NeedsEmbedded(t, "its server is stopped")
-	parallel(t)
+	t.Parallel()
 	const within = 3 * time.Second
 	dir, key := t.TempDir(), secretbox.NewKey()
 	conn, stop := natstest.StartIn(t, dir)
@@ -125,7 +125,7 @@ func (r *rig) awaitCheck(t *testing.T, name string, ok bool) (status int, reason
 // A load balancer keeps sending requests while the store is about to be moved: sessions are started and
 // completed, and what is completed is delivered later. From the seal on it sends none.
 func TestReadinessWhileTheStoreIsMoved(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t)
 	set := func(state storestate.State) {
 		t.Helper()

@@ -27,6 +27,7 @@ import (
 	"verifyd/edge/network"
 	"verifyd/edge/network/netsettings"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/natstest/prove"
 	"verifyd/sessions"
 	"verifyd/sessions/failure"
 )
@@ -36,7 +37,8 @@ import (
 // providers do differently.
 
 func TestGlewlwyd(t *testing.T) {
-	parallelHeavy(t)
+	prove.Only(t, "providers", "it signs in at a real provider, in a browser")
+	t.Parallel()
 	v := visitRealProvider(t, startGlewlwyd)
 	who, other := v.p.users[0], v.p.users[1]
 	v.verified("plain", who, "login", "continue")
@@ -52,7 +54,8 @@ func TestGlewlwyd(t *testing.T) {
 }
 
 func TestLemonLDAP(t *testing.T) {
-	parallelHeavy(t)
+	prove.Only(t, "providers", "it signs in at a real provider, in a browser")
+	t.Parallel()
 	v := visitRealProvider(t, startLemonLDAP)
 	who, other := v.p.users[0], v.p.users[1]
 	v.verified("plain", who, "login", "consent")

@@ -47,7 +47,7 @@ func TestRecover(t *testing.T) {
 	for stream, runs := range recoverRuns {
 		for range runs {
 			t.Run(stream, func(t *testing.T) {
-				parallel(t)
+				t.Parallel()
 				recoverFrom(t, stream)
 			})
 		}
@@ -191,7 +191,7 @@ func (c *crowd) startPage(t *testing.T, n int) (p pageOfKeys) {
 func TestRecoverLostKeys(t *testing.T) {
 	natstest.NeedsEmbedded(t, "what its files hold")
 	skipKills(t)
-	parallel(t)
+	t.Parallel()
 	c := newChild(t)
 	c.env = append(c.env, "VERIFYD_LOG_LEVEL=info")
 	receiver := newCounter(t, c.inbox.ca, must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0")))

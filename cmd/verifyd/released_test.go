@@ -17,8 +17,8 @@ import (
 	"testing"
 
 	"verifyd/cmd/verifyd/demo"
-	"verifyd/edge/chromiumtest"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/natstest/prove"
 	"verifyd/natsconf/storestate"
 	"verifyd/natsconf/topology"
 )
@@ -30,13 +30,11 @@ const releasedFile = "testdata/released"
 // The last released version's store is opened by this build, both run concurrently on a cluster, and the
 // released one refuses what a newer build has written, with a hint at what to do.
 func TestUpgradeFromReleased(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped under -short: it builds another version")
-	}
+	prove.Only(t, "upgrade", "it builds another version")
 	t.Parallel()
 	exe := buildReleased(t)
-	t.Run("store", func(t *testing.T) { parallel(t); upgradeStore(t, exe) })
-	t.Run("beside", func(t *testing.T) { parallel(t); runBeside(t, exe) })
+	t.Run("store", func(t *testing.T) { t.Parallel(); upgradeStore(t, exe) })
+	t.Run("beside", func(t *testing.T) { t.Parallel(); runBeside(t, exe) })
 }
 
 // buildReleased builds the last released version from its commit, which a clone without history lacks.
@@ -52,8 +50,8 @@ func buildReleased(t *testing.T) (exe string) {
 	// from the repository's folder: in another one, git archives that alone
 	git := exec.CommandContext(t.Context(), "git", "-C", "../..", "archive", "--output", archive, commit)
 	if out, err := git.CombinedOutput(); err != nil {
-		chromiumtest.Lack(t, "history", "commit "+commit+" of "+version+" in the repository's history, "+
-			"which git has in a whole clone: "+string(bytes.TrimSpace(out)))
+		t.Fatalf("this proof needs commit %s of %s in the repository's history, which a whole clone has: %s",
+			commit, version, bytes.TrimSpace(out))
 	}
 	source := filepath.Join(dir, "source")
 	if err := os.Mkdir(source, 0o700); err != nil {

@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"verifyd/cmd/verifyd/demo"
+	"verifyd/natsconf/natstest/prove"
 )
 
 const (
-	// usersAtRestart are in the middle of signing in when the process is killed; fewer under -short.
-	usersAtRestart, usersAtRestartShort = 500, 40
+	// usersAtRestart are in the middle of signing in when the process is killed.
+	usersAtRestart = 500
 	// usersAtOnce is how many of them press something at the same moment.
 	usersAtOnce = 50
 	// userPatience is how long one user keeps trying.
@@ -26,14 +27,10 @@ const (
 // provider, on the way back from it, or about to press. All of them finish, each session has one outcome, and
 // each receiver gets one POST.
 //
-// With hundreds it runs alone: with other tests the users would wait for the processor longer than their
-// patience.
+// It runs alone: with other tests the users would wait for the processor longer than their patience.
 func TestUsersInTheMiddleOfARestart(t *testing.T) {
-	n := usersAtRestart
-	if testing.Short() {
-		parallelHeavy(t)
-		n = usersAtRestartShort
-	}
+	prove.Only(t, "kills", "hundreds of users wait for the processor")
+	const n = usersAtRestart
 	c := newChild(t)
 	c.env = append(c.env, "VERIFYD_RATE_LIMIT=1000/s", "VERIFYD_RATE_BURST=1000", "VERIFYD_LOG_LEVEL=info")
 	c.start(t)

@@ -21,6 +21,7 @@ import (
 	"verifyd/docs"
 	"verifyd/docs/verify"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/natstest/prove"
 )
 
 // sample is a block of code in a document.
@@ -103,8 +104,9 @@ const usage = "Usage:"
 // Every sample of the documents that the service serves is run, or named with the test that does it and the
 // reason. A new one needs a line in the table above.
 func TestSamplesOfTheDocuments(t *testing.T) {
+	prove.Only(t, "languages", "it runs the code of the documents")
 	natstest.NeedsEmbedded(t, "the commands find the store by its folder")
-	parallelHeavy(t)
+	t.Parallel()
 	p := newSampleRig(t)
 	p.samples = samples(t)
 	parser := must[*kong.Kong](t)(newParser(kong.Writers(io.Discard, io.Discard)))
@@ -253,7 +255,7 @@ func knows(parser *kong.Kong, words []string) error {
 
 // Commands in the text exist in the program, too.
 func TestCommandsInTheText(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	parser := must[*kong.Kong](t)(newParser(kong.Writers(io.Discard, io.Discard)))
 	spans := 0
 	eachDocument(t, func(file string, source []byte, n ast.Node) {

@@ -29,13 +29,13 @@ import (
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/demo"
 	"verifyd/dispatcher/callback/localca"
-	"verifyd/edge/chromiumtest"
 	"verifyd/edge/client"
 	"verifyd/edge/network/netsettings"
+	"verifyd/natsconf/natstest/prove"
 )
 
 func tryStart(t *testing.T, p *sampleRig, s sample) {
-	chromiumtest.Program(t, "curl", "curl, with which the documents show requests", "curl")
+	prove.Program(t, "curl, with which the documents show requests", "curl")
 	expect(t, p.sh(t, s), `"verify_url":"`+p.Base)
 }
 
@@ -150,7 +150,7 @@ func tryRead(t *testing.T, p *sampleRig, s sample) { expect(t, p.sh(t, s), `"sta
 
 // tryGo builds one program from all Go samples of the document, and runs it against the service.
 func tryGo(t *testing.T, p *sampleRig, s sample) {
-	chromiumtest.Program(t, "go", "go, in which integrators write", "go")
+	prove.Program(t, "go, in which integrators write", "go")
 	var parts strings.Builder
 	for _, other := range p.samples {
 		if other.file == s.file && other.syntax == "go" {
@@ -443,7 +443,7 @@ func tryBackup(t *testing.T, p *sampleRig, s sample) {
 
 // tryUnits has systemd check the units: those of one block, each below a line with its name.
 func tryUnits(t *testing.T, _ *sampleRig, s sample) {
-	analyze := chromiumtest.Program(t, "packages", "systemd-analyze, which checks units", "systemd-analyze")
+	analyze := prove.Program(t, "systemd-analyze, which checks units", "systemd-analyze")
 	dir, command := t.TempDir(), []string{"verify"}
 	for _, unit := range strings.Split(s.text, "# verifyd-backup.")[1:] {
 		ending, text, _ := strings.Cut(unit, "\n")

@@ -13,13 +13,14 @@ import (
 	"strings"
 	"testing"
 
-	"verifyd/edge/chromiumtest"
+	"verifyd/natsconf/natstest/prove"
 )
 
 // The SDKs, installed by the lines that the service's page has for them, start, read, list and cancel
 // sessions at that service, with the programs of their own tests.
 func TestSDKsAtTheService(t *testing.T) {
-	parallel(t)
+	prove.Only(t, "languages", "it installs and runs the SDKs")
+	t.Parallel()
 	r := boot(t)
 	lines := string(fromService(t, r.Base+"/sdk/"))
 	for _, kit := range []struct {
@@ -32,7 +33,7 @@ func TestSDKsAtTheService(t *testing.T) {
 		{"ruby", "client.rb", `curl -O (\S+\.rb)<`, download},
 	} {
 		t.Run(kit.program, func(t *testing.T) {
-			chromiumtest.Program(t, kit.program, kit.program+", in which the SDK's users write", kit.program)
+			prove.Program(t, kit.program+", in which the SDK's users write", kit.program)
 			link := regexp.MustCompile(kit.line).FindStringSubmatch(lines)
 			if link == nil {
 				t.Fatalf("the page has no line for it:\n%s", lines)

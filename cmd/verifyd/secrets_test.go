@@ -18,7 +18,7 @@ import (
 // Every secret of a whole sign-in is searched for in everything the service leaves behind: its log at the
 // finest level, its metrics, and each file of its data directory, after kill -9.
 func TestSecretsAreNowhereToBeRead(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	c := newChild(t)
 	c.start(t)
 	const marker = "planted-in-the-callback-query"

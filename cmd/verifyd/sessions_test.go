@@ -10,7 +10,7 @@ import (
 // An operator exports an account's sessions in a form that programs and spreadsheets read, with the filters
 // of the interface.
 func TestSessionsExport(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t)
 	s := r.begin(t)
 	export := func(args ...string) string {

@@ -14,7 +14,7 @@ import (
 // planted with markers. None of them is in the log at its finest level, in the metrics with their exemplars,
 // or in a span.
 func TestSignalsHaveNoSecrets(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	seen := collect(t)
 	r := boot(t, seen.to(t), func(c *config.Config) { c.TraceReceivers = true })
 	planted := map[string]string{

@@ -202,7 +202,7 @@ func TestTheServicesSettingsTellNoCommandWhatToDo(t *testing.T) {
 
 // A fault of a command's own flag names no variable, which nothing would read.
 func TestFaultsOfOwnFlagsNameNoVariable(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	dir := t.TempDir()
 	for _, line := range [][]string{
 		{"try", "--timeout", "0s", "--ca-file", "/nowhere.pem", "https://bot.example.com"},
@@ -224,7 +224,7 @@ func TestFaultsOfOwnFlagsNameNoVariable(t *testing.T) {
 // A member of the file that is none of serve's settings is refused by everything that reads the file,
 // with the nearest.
 func TestTheFileHasSettingsOfServeAlone(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	dir := t.TempDir()
 	for content, wants := range map[string][]string{
 		"callback_timeuot: 3s\n":        {`"callback_timeuot"`, "did you mean callback_timeout?"},

@@ -109,7 +109,7 @@ func TestStatusOfAService(t *testing.T) {
 }
 
 func TestStatusReportsErrors(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	code, out, errOut := verifyd(t, "status", "--data-dir", t.TempDir())
 	if code != exitFailed || !strings.Contains(errOut, "no service runs on the data directory") {
 		t.Errorf("without a service: %d %s%s", code, out, errOut)
@@ -135,7 +135,7 @@ func TestStatusReportsErrors(t *testing.T) {
 }
 
 func TestStatusWatch(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	dir := t.TempDir()
 	natstest.StartIn(t, dir)
 	ctx, cancel := context.WithCancel(t.Context())

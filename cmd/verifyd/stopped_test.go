@@ -41,7 +41,7 @@ func stopAt(point string) {
 // NATS server starts again meanwhile. The receiver has answered, which nobody else knows: the result is
 // stored when the machine goes on.
 func TestResultOutlastsAPause(t *testing.T) {
-	parallelIdle(t)
+	t.Parallel()
 	f := newDeployment(t)
 	d := f.dispatchers[0]
 	f.dispatchers[1].kill() // it would settle the attempt

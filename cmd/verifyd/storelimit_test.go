@@ -15,6 +15,7 @@ import (
 	"verifyd/natsconf"
 	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/natstest/prove"
 	"verifyd/natsconf/topology"
 )
 
@@ -23,10 +24,8 @@ import (
 // acknowledged.
 func TestStoreAtItsLimit(t *testing.T) {
 	natstest.NeedsEmbedded(t, "the limit of its store")
-	if testing.Short() {
-		t.Skip("skipped under -short: it fills a store of 256 MiB")
-	}
-	parallelHeavy(t)
+	prove.Only(t, "disk", "it fills a store of 256 MiB")
+	t.Parallel()
 	c := newChild(t)
 	c.env = append(c.env, "VERIFYD_STORE_LIMIT=256MiB", "VERIFYD_LOG_LEVEL=warn")
 	c.start(t)

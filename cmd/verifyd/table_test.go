@@ -36,7 +36,7 @@ var tableless = []string{
 // Every command that prints a table prints the same as one JSON document for --json. A new command has to
 // be in one of the lists.
 func TestEveryTableAsJSON(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t)
 	s := r.begin(t)
 	b := demo.NewBrowser()

@@ -36,7 +36,7 @@ func (r *rig) enrollTest(t *testing.T) api {
 // A test key's session uses the dev network, marked as a test throughout, while live sessions are not offered
 // that network.
 func TestTestKeyAllTheWay(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t, func(c *config.Config) {
 		c.DevForLive = false
 		c.Networks = append(c.Networks, someNetwork)

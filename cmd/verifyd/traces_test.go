@@ -106,7 +106,7 @@ func (c *collected) paths(t *testing.T, sid string) (traceID string, paths []str
 // One trace from the start of a session over its page, the identity network and the completion to the POST,
 // though an edge and a dispatcher of their own share nothing but NATS.
 func TestOneTraceFromInitToPost(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	seen, external := collect(t), onExternal(t)
 	edge := boot(t, external, seen.to(t), func(c *config.Config) { c.Dispatcher = false })
 	dispatcher := boot(t, external, seen.to(t), func(c *config.Config) {
@@ -167,7 +167,7 @@ func (a api) open(t *testing.T, path string) (int, http.Header, []byte) {
 // Without a collector nothing is stored with sessions and nothing reaches a receiver; a client's traceparent
 // is ignored.
 func TestNothingIsTracedUnasked(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := boot(t, func(c *config.Config) { c.TraceReceivers = true })
 	s := r.begin(t)
 	b := demo.NewBrowser()
@@ -198,7 +198,7 @@ func TestNothingIsTracedUnasked(t *testing.T) {
 // A collector that is down, or accepts nothing, does no harm: sessions go through, its spans are counted, and
 // the stop is bounded.
 func TestFailingCollectorDoesNoHarm(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	deaf := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // only then does a server notice that a client has gone
 		<-r.Context().Done()

@@ -64,7 +64,7 @@ func TestTryCommand(t *testing.T) {
 
 // Without a secret one is generated and printed, and the checks begin once the receiver has it.
 func TestTryWaitsForItsSecret(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	receiver := &late{}
 	s := httptest.NewServer(receiver)
 	t.Cleanup(s.Close)

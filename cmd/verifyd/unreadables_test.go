@@ -14,7 +14,7 @@ import (
 // A server's answer that an attacker has had stored in place of a session's outcome ends that session for the
 // integrator, the user and the operator. A new session works.
 func TestUnreadableOutcomeIsSeenByAll(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	r := alarming(t)
 	s := r.begin(t)
 	sid := r.api().read(t, s.Session).ID

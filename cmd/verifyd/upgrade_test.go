@@ -63,7 +63,7 @@ func upgradeFile(name string) string {
 
 // TestWriteUpgrade makes a file of testdata/upgrade.
 func TestWriteUpgrade(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	if *upgradeFrom == "" {
 		t.Skip("it writes testdata, by an older binary that is named")
 	}
@@ -186,7 +186,7 @@ func (c *child) everything(t *testing.T) (all []olderMessage) {
 // accounts and their secrets, and continues what they had not finished.
 func TestOlderRecordsAreRead(t *testing.T) {
 	natstest.NeedsEmbedded(t, "fills its data directory before it starts")
-	parallel(t)
+	t.Parallel()
 	files := must[[]string](t)(filepath.Glob(upgradeFile("*")))
 	if len(files) < 2 {
 		t.Fatalf("%d older builds in testdata/upgrade", len(files))

@@ -27,8 +27,7 @@ func TestMain(m *testing.M) {
 	// Tests that only wait are parallel. Two kinds are not: those that need one port on two addresses, which
 	// another test could have, and those whose receivers or proxies send without end, next to which a
 	// handshake may take longer than the other tests' timeouts.
-	natstest.Parallel(16)
-	goleak.VerifyTestMain(natstest.Budget(m, 30*time.Second))
+	goleak.VerifyTestMain(natstest.Tests(m))
 }
 
 const (

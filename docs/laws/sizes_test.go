@@ -102,7 +102,7 @@ func eachFile(ext string, do func(name, path string) error) error {
 		if entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && name != "." {
 			return filepath.SkipDir
 		}
-		if entry.IsDir() || filepath.Ext(name) != ext {
+		if entry.IsDir() || !strings.HasSuffix(name, ext) {
 			return nil
 		}
 		return do(filepath.ToSlash(name), path)

@@ -22,7 +22,6 @@ import (
 	"time"
 
 	"verifyd/cmd/verifyd/demo"
-	"verifyd/edge/chromiumtest"
 	"verifyd/edge/client"
 	"verifyd/natsconf/natstest"
 )
@@ -35,7 +34,7 @@ type debian struct{ root string }
 func newDebian(t *testing.T) debian {
 	t.Helper()
 	if os.Getuid() != 0 {
-		chromiumtest.Lack(t, "packages", "root, who alone can install packages")
+		t.Fatal("this proof needs root, who alone can install packages")
 	}
 	archive, err := debianArchive(needs(t, "debootstrap"))
 	if err != nil {

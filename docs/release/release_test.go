@@ -16,12 +16,12 @@ import (
 	"time"
 
 	"verifyd/cmd/verifyd/version"
-	"verifyd/edge/chromiumtest"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/natstest/prove"
 )
 
 func TestMain(m *testing.M) {
-	code := natstest.Budget(m, 2*time.Minute).Run()
+	code := natstest.Tests(m).Run()
 	_ = os.RemoveAll(releasedIn)
 	os.Exit(code)
 }
@@ -50,13 +50,10 @@ var released = sync.OnceValues(func() (*builder, error) {
 // release returns a release that was built once for all tests.
 func release(t *testing.T) *builder {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("skipped under -short: a release is compiled")
-	}
+	prove.Only(t, "packages", "a release is compiled")
 	if runtime.GOOS != "linux" {
 		t.Skip("skipped: the packages are for Linux")
 	}
-	natstest.Clock(t)
 	b, err := released()
 	if err != nil {
 		t.Fatal(err)
@@ -325,8 +322,9 @@ func output(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// needs returns the path of a program, or ends the test.
+// needs returns the path of a program.
 func needs(t *testing.T, name string) string {
 	t.Helper()
-	return chromiumtest.Program(t, "packages", name+", for the packages", name)
+	prove.Only(t, "packages", "it runs "+name)
+	return prove.Program(t, name+", which Debian has", name)
 }

@@ -17,7 +17,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,14 +29,12 @@ import (
 	"verifyd/dispatcher/callback"
 	"verifyd/dispatcher/callback/localca"
 	"verifyd/docs/verify"
+	"verifyd/natsconf/natstest/prove"
 	"verifyd/sessions"
 	"verifyd/sessions/urlpolicy"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// requireVariable lists, separated by commas, the programs without which tests fail instead of being skipped.
-const requireVariable = "VERIFYD_TEST_REQUIRE"
 
 // nodeModulesVariable names a node_modules folder with the official library in it.
 const nodeModulesVariable = "VERIFYD_TEST_NODE_MODULES"
@@ -151,6 +148,7 @@ const (
 // Each guide's code receives real callbacks, from the dispatcher's client, behind a proxy that speaks https,
 // as its comment describes.
 func TestGuides(t *testing.T) {
+	prove.Only(t, "languages", "it runs five languages")
 	guides := verify.Guides()
 	if len(guides) != len(runtimes) {
 		t.Fatalf("%d guides", len(guides))
@@ -201,9 +199,8 @@ func publicKey(seed string) string {
 func tryPublicKey(t *testing.T, g verify.Guide) {
 	t.Helper()
 	if g.ID == "python" {
-		need(t, runtimes[g.ID].program)
 		if exec.CommandContext(t.Context(), "python3", "-c", "import cryptography").Run() != nil {
-			missing(t, "cryptography") // Python's package
+			t.Fatal("this proof needs Python's package cryptography; Debian has python3-cryptography")
 		}
 	}
 	r := start(t, g, g.Public, "")
@@ -273,7 +270,8 @@ type running struct {
 
 func start(t *testing.T, g verify.Guide, code verify.Code, lib string) *running {
 	t.Helper()
-	need(t, runtimes[g.ID].program)
+	program := runtimes[g.ID].program
+	prove.Program(t, program, program)
 	dir := t.TempDir()
 	mustWrite(t, filepath.Join(dir, g.Receiver.File), g.Receiver.Text)
 	mustWrite(t, filepath.Join(dir, code.File), code.Text)
@@ -407,21 +405,6 @@ func (w *words) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.b.String()
-}
-
-func need(t *testing.T, program string) {
-	t.Helper()
-	if _, err := exec.LookPath(program); err != nil {
-		missing(t, program)
-	}
-}
-
-func missing(t *testing.T, program string) {
-	t.Helper()
-	if slices.Contains(strings.Split(os.Getenv(requireVariable), ","), program) {
-		t.Fatalf("%s names %s, and it is not there", requireVariable, program)
-	}
-	t.Skipf("skipped: this test needs %s", program)
 }
 
 func mustWrite(t *testing.T, path, text string) {

@@ -38,8 +38,7 @@ import (
 
 func TestMain(m *testing.M) {
 	openapi3filter.RegisterBodyDecoder("application/jsonl", openapi3filter.PlainBodyDecoder)
-	natstest.Parallel(8)
-	goleak.VerifyTestMain(natstest.Budget(m, 60*time.Second))
+	goleak.VerifyTestMain(natstest.Tests(m))
 }
 
 // The API keys of the tests, and their accounts.

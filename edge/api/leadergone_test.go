@@ -59,9 +59,6 @@ func TestRequestsOutlastTheirLeader(t *testing.T) {
 		"killed":         func(_ *testing.T, trio *natstest.Trio, name string) { trio.Kill(name) },
 	} {
 		t.Run(what, func(t *testing.T) {
-			if testing.Short() && what == "killed" {
-				t.Skip("skipped under -short: the other one waits for as long")
-			}
 			t.Parallel()
 			outlast(t, vanish)
 		})

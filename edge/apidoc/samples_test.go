@@ -17,6 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"verifyd/edge/chromiumtest"
+	"verifyd/natsconf/natstest/prove"
 )
 
 // asked is a request as the server received it.
@@ -37,6 +38,7 @@ var runners = map[string]struct{ file, program, means string }{
 
 // Every sample on the page runs unchanged, sends the described request, and prints the answer.
 func TestSamplesRun(t *testing.T) {
+	prove.Only(t, "languages", "it runs six languages")
 	t.Parallel()
 	var got []asked
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -54,7 +56,7 @@ func TestSamplesRun(t *testing.T) {
 	if err := yaml.Unmarshal(source, &root); err != nil {
 		t.Fatal(err)
 	}
-	chromiumtest.Program(t, "curl", "curl", "curl")
+	prove.Program(t, "curl", "curl")
 	dir, calls := t.TempDir(), 0
 	for _, g := range newView(node{root.Content[0], root.Content[0]}, server.URL).Groups {
 		for _, o := range g.Operations {
@@ -113,7 +115,7 @@ func matches(pattern, path string) bool {
 func runSample(t *testing.T, dir, language, text string) string {
 	t.Helper()
 	r := runners[language]
-	program := chromiumtest.Program(t, r.program, r.means, r.program)
+	program := prove.Program(t, r.means, r.program)
 	file := filepath.Join(dir, r.file)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)

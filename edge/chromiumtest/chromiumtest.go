@@ -1,5 +1,4 @@
-// Package chromiumtest starts a real browser for tests. If there is none, they are skipped with a message. If
-// VERIFYD_TEST_REQUIRE names the browser, a missing one fails them.
+// Package chromiumtest starts a real browser for tests, which are the proof "browser".
 package chromiumtest
 
 import (
@@ -8,13 +7,13 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
 
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/natstest/prove"
 )
 
 const (
@@ -34,14 +33,11 @@ var withoutFeatures = chromedp.Flag("disable-features",
 	"Translate,BlinkGenPropertyTrees,SpareRendererForSitePerProcess")
 
 // Start returns a tab of a headless browser with a profile of its own, which ends with the test. It skips the
-// test under -short, and if there is no browser unless one is required. more are further options of the
-// browser's, such as Trust.
+// test unless it is proven (package prove). more are further options of the browser's, such as Trust.
 func Start(t *testing.T, more ...chromedp.ExecAllocatorOption) context.Context {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("skipped under -short: a browser takes seconds")
-	}
-	program := Program(t, "browser", "browser, one of "+strings.Join(names, ", "), names...)
+	prove.Only(t, "browser", "a browser takes seconds")
+	program := prove.Program(t, "a browser; Debian has chromium", names...)
 	r := newRecord()
 	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.UserDataDir(t.TempDir()),
 		chromedp.CombinedOutput(r), withoutFeatures)

@@ -10,15 +10,15 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+
+	"verifyd/natsconf/natstest/prove"
 )
 
 // Addresses of the machine appear and disappear while the browser connects, as with containers. It does not
 // notice.
 func TestAddressesOfTheMachineComeAndGo(t *testing.T) {
-	ip := Program(t, "ip", "ip, of iproute2", "ip")
-	if os.Geteuid() != 0 {
-		Lack(t, "root", "root, to add an address to this machine")
-	}
+	prove.Only(t, "browser", "it adds addresses to this machine, as root")
+	ip := prove.Program(t, "ip, which Debian has in iproute2", "ip")
 	link := fmt.Sprintf("vt%d", os.Getpid())
 	change := func(args ...string) {
 		if out, err := exec.Command(ip, args...).CombinedOutput(); err != nil {
@@ -26,7 +26,7 @@ func TestAddressesOfTheMachineComeAndGo(t *testing.T) {
 		}
 	}
 	if out, err := exec.Command(ip, "link", "add", link, "type", "bridge").CombinedOutput(); err != nil {
-		Lack(t, "bridge", fmt.Sprintf("the right to add a bridge: %v: %s", err, out))
+		t.Fatalf("this proof needs the right to add a bridge, as root has it: %v: %s", err, out)
 	}
 	defer change("link", "delete", link)
 	change("link", "set", link, "up")

@@ -22,10 +22,7 @@ import (
 	"verifyd/sessions"
 )
 
-func TestMain(m *testing.M) {
-	natstest.Parallel(8)
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Tests(m)) }
 
 const apiKey = "vfytest_0123456789abcdefghijklmnopqrstuvwxyzAB"
 

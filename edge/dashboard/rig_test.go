@@ -49,10 +49,7 @@ import (
 	"verifyd/sessions/urlpolicy"
 )
 
-func TestMain(m *testing.M) {
-	natstest.Parallel(6)
-	goleak.VerifyTestMain(natstest.Budget(m, 90*time.Second))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Tests(m)) }
 
 // clock is the real time plus an offset that tests set, or an instant at which it is stopped.
 type clock struct {

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -18,10 +17,7 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-func TestMain(m *testing.M) {
-	natstest.Parallel(3)
-	goleak.VerifyTestMain(natstest.Budget(m, 30*time.Second))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Tests(m)) }
 
 func mustNew(t *testing.T, base, prefix string) *Guide {
 	t.Helper()

@@ -48,9 +48,6 @@ func (b *booked) Publish(ctx context.Context, m *nats.Msg) (natsconf.Ack, error)
 // The leader of the counters changes repeatedly, and one is killed, while two edges count: what was
 // acknowledged is in the counter, what was refused is not, and no more than the quota is granted.
 func TestQuotaAcrossLeaderChanges(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped under -short: three servers, one of which is killed")
-	}
 	t.Parallel()
 	const quota, leaderChanges = 9_000, 4
 	trio := natstest.StartTrio(t)

@@ -30,10 +30,7 @@ import (
 	"verifyd/natsconf/secretbox"
 )
 
-func TestMain(m *testing.M) {
-	natstest.Parallel(4)
-	goleak.VerifyTestMain(natstest.Budget(m, 60*time.Second))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Tests(m)) }
 
 var console = access.Operator("ann")
 

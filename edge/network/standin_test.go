@@ -25,7 +25,7 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Budget(m, 20*time.Second)) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Tests(m)) }
 
 const (
 	plantedCode    = "code-that-must-not-show"

@@ -9,17 +9,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
-	"verifyd/edge/chromiumtest"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/natstest/prove"
 )
 
 const version = "1.2.3"
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Budget(m, 60*time.Second)) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Tests(m)) }
 
 // served serves the kits as the service does, and returns the base URL.
 func served(t *testing.T) string {
@@ -155,7 +154,7 @@ func oneFile(name string) func(t *testing.T, base, dir string) {
 // installed installs a kit from the service with the language's own tool, next to the programs of testdata.
 func (k kit) installed(t *testing.T) (dir string) {
 	t.Helper()
-	chromiumtest.Program(t, k.program, k.program+", in which the SDK's users write", k.program)
+	prove.Program(t, k.program+", in which the SDK's users write", k.program)
 	dir = t.TempDir()
 	k.install(t, served(t), dir)
 	for _, name := range []string{k.client, k.receiver, k.surface} {

@@ -12,10 +12,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"verifyd/natsconf/natstest/prove"
 )
 
 // The go command fetches package client from the service, and a program with it compiles.
 func TestGoModule(t *testing.T) {
+	prove.Only(t, "languages", "the go command compiles a program")
 	t.Parallel()
 	k, err := New(version, "https://verify.example.com/at", "/at")
 	if err != nil {
@@ -84,6 +87,7 @@ func main() {
 
 // The module has every file of package client and of what it imports, except for their tests.
 func TestGoModuleIsWhole(t *testing.T) {
+	prove.Only(t, "languages", "the go command lists packages")
 	t.Parallel()
 	m, err := newModule(version, "https://verify.example.com")
 	if err != nil {

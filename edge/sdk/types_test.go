@@ -9,17 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"verifyd/edge/chromiumtest"
+	"verifyd/natsconf/natstest/prove"
 )
-
-// skipCheckers skips a test under -short, which the race detector runs with: a type checker computes for
-// seconds, and none of our code runs meanwhile.
-func skipCheckers(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("skipped under -short: it runs a type checker")
-	}
-}
 
 // declarations are the output of declared.cjs.
 type declarations struct {
@@ -33,9 +24,9 @@ type declarations struct {
 // The TypeScript declarations compile strictly, so does a program that uses all of them, and its deliberate
 // errors are found. They export what the JavaScript exports, and match the document.
 func TestTypeScript(t *testing.T) {
-	skipCheckers(t)
+	prove.Only(t, "languages", "it runs a type checker")
 	t.Parallel()
-	tsc := chromiumtest.Program(t, "typescript", "the TypeScript compiler; Debian has it in node-typescript",
+	tsc := prove.Program(t, "the TypeScript compiler; Debian has it in node-typescript",
 		"tsc")
 	const sample = "sample.mts"
 	k, dir := kits[0], t.TempDir()
@@ -81,9 +72,9 @@ func TestTypeScript(t *testing.T) {
 // Python's package has types that a strict checker accepts, and so has a program that uses all of it; its
 // deliberate errors are found.
 func TestPythonTypes(t *testing.T) {
-	skipCheckers(t)
+	prove.Only(t, "languages", "it runs a type checker")
 	t.Parallel()
-	mypy := chromiumtest.Program(t, "mypy", "mypy, which checks types; Debian has it", "mypy")
+	mypy := prove.Program(t, "mypy, which checks types; Debian has it", "mypy")
 	const sample = "sample.py"
 	run(t, "python", mypy, "--strict", "--cache-dir", t.TempDir(), "verifyd",
 		filepath.Join("..", "testdata", sample))

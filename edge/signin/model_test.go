@@ -8,6 +8,7 @@ import (
 
 	"verifyd/edge/flow"
 	"verifyd/natsconf"
+	"verifyd/natsconf/natstest/prove"
 	"verifyd/natsconf/once"
 	"verifyd/sessions"
 	"verifyd/sessions/modelcheck"
@@ -24,7 +25,7 @@ import (
 //	read                Handler.spend up to Handler.checkStep; api.session, api.cancel and confirmable
 //	redeem              Writer.Redeem (package once)
 //	ask                 judge.verdict
-//	prove               verdicts.goOn, Proofs.AwaitCode
+//	awaitCode           verdicts.goOn, Proofs.AwaitCode
 //	try                 Proofs.Confirm up to its judgement
 //	guard               Writer.Complete up to its write, Writer.completionOfExpired
 //	complete            Writer.Complete (package once), verdicts.offer
@@ -91,7 +92,7 @@ const (
 	redeem
 	lookRedeemed
 	ask
-	prove
+	awaitCode
 	try
 	guard
 	complete
@@ -316,7 +317,7 @@ func (m *endModel) edge(s *endState, e int, does func(modelcheck.Event, func(*en
 			o := outcomes[es.request]
 			s.edge[e].outcome, s.edge[e].at = es.request, guard
 			if m.goesOn(m.session(), flow.Flow{}, o) {
-				s.edge[e].at = prove
+				s.edge[e].at = awaitCode
 			}
 		})
 		does(modelcheck.Event{From: edgeNames[e], To: "IdP", Text: "gets no answer", Chance: true},
@@ -324,7 +325,7 @@ func (m *endModel) edge(s *endState, e int, does func(modelcheck.Event, func(*en
 				s.post(es.request)
 				s.ends(e)
 			})
-	case prove:
+	case awaitCode:
 		does(write("stores that the identity is proven"), func(s *endState) { s.proven = true; s.ends(e) })
 	case try:
 		does(write("stores the try"), func(s *endState) { m.try1(s, e) })
@@ -565,7 +566,7 @@ func (m *endModel) check() modelcheck.Model[endState] {
 	}
 }
 
-var flagEndStates = flag.Int("model-states", 500_000,
+var flagEndStates = flag.Int("model-states", prove.Size("simulation", 20_000, 500_000),
 	"about how many states of each level of the model of a completion are visited; 0: all")
 
 func exploreEnd(level proof.Level, j judgements, states int) modelcheck.Report {
@@ -582,12 +583,8 @@ func exploreEnd(level proof.Level, j judgements, states int) modelcheck.Report {
 // every answer with an outcome has that one, no sign-in's code is posted twice, and every state leads to an
 // end.
 func TestModelOfACompletion(t *testing.T) {
-	states := *flagEndStates
-	if testing.Short() {
-		states = min(states, 20_000)
-	}
 	for _, level := range []proof.Level{proof.Link, proof.Code} {
-		r := exploreEnd(level, realJudgements(), states)
+		r := exploreEnd(level, realJudgements(), *flagEndStates)
 		t.Logf("figures: %s: %s", level, r)
 		if r.Broken != "" {
 			t.Errorf("%s: %s\n%s", level, r.Broken, modelcheck.Diagram(r.Trace))

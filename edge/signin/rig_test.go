@@ -32,10 +32,7 @@ import (
 	"verifyd/sessions/store"
 )
 
-func TestMain(m *testing.M) {
-	natstest.Parallel(6)
-	goleak.VerifyTestMain(natstest.Budget(m, 60*time.Second))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Tests(m)) }
 
 // requesters replaces the account mirror.
 type requesters map[string]signin.Requester

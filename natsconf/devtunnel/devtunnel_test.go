@@ -12,7 +12,7 @@ import (
 	"verifyd/natsconf/natstest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Budget(m, 15*time.Second)) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Tests(m)) }
 
 const key = "key_abc"
 

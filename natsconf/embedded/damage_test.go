@@ -22,6 +22,7 @@ import (
 	"verifyd/natsconf"
 	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/natstest/prove"
 	"verifyd/natsconf/provision"
 	"verifyd/natsconf/topology"
 	"verifyd/natsconf/wait"
@@ -259,9 +260,7 @@ func must[T any](v T, err error) T {
 // More places: go test ./natsconf/embedded -run DamageIsFound -v -args -damage-seeds 20
 func TestDamageIsFound(t *testing.T) {
 	natstest.NeedsEmbedded(t, "what its files hold")
-	if testing.Short() {
-		t.Skip("skipped under -short: it starts some two hundred stores")
-	}
+	prove.Only(t, "disk", "it starts some two hundred stores")
 	t.Parallel()
 	large := []string{topology.StreamCompletions, topology.BucketStream(topology.BucketSessions)}
 	few, many := newSample(t), newSample(t, large...) // in which one of the large streams is damaged

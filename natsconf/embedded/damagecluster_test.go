@@ -22,9 +22,6 @@ import (
 // the others fill it again: each of the three then holds everything, and can lead with it.
 func TestDamagedServerIsRefilled(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("skipped under -short: it runs three servers of its own")
-	}
 	tr, conn, want, current := filledTrio(t)
 	hurt := tr.Others(natstest.Leader(t, conn, topology.StreamCompletions))[0]
 	tr.Kill(hurt)
@@ -57,9 +54,6 @@ func TestDamagedServerIsRefilled(t *testing.T) {
 // A server whose store is gone comes back under its name with an empty one, and the others fill it.
 func TestLostServerIsFilledAnew(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("skipped under -short: it runs three servers of its own")
-	}
 	tr, conn, want, current := filledTrio(t)
 	lost := tr.Others(natstest.Leader(t, conn, topology.StreamCompletions))[0]
 	tr.Kill(lost)

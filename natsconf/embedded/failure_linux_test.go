@@ -86,9 +86,6 @@ func ownDisk(t *testing.T) *natstest.Disk {
 	t.Helper()
 	t.Parallel()
 	natstest.NeedsEmbedded(t, "the disk under its store")
-	if testing.Short() {
-		t.Skip("skipped under -short: it makes a filesystem")
-	}
 	return natstest.NewDisk(t, filepath.Join(t.TempDir(), "store"))
 }
 

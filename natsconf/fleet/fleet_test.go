@@ -18,10 +18,7 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-func TestMain(m *testing.M) {
-	natstest.Parallel(8)
-	goleak.VerifyTestMain(natstest.Budget(m, 15*time.Second))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Tests(m)) }
 
 func TestWhoIsThere(t *testing.T) {
 	t.Parallel()

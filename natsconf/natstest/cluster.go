@@ -63,7 +63,6 @@ var cluster struct {
 // same directory meets the same store. The store is removed when the test ends.
 func ClusterURL(tb testing.TB, dir string) string {
 	tb.Helper()
-	Clock(tb)
 	cluster.once.Do(func() { cluster.hosts, cluster.err = startCluster() })
 	if cluster.err != nil {
 		tb.Fatal(cluster.err)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"verifyd/natsconf/natstest/prove"
 )
 
 const (
@@ -36,10 +38,10 @@ type Disk struct {
 
 type mounted struct{ image, at string }
 
-// NewDisk makes and mounts a filesystem at a folder, until the test ends. If that is not possible, the test
-// is skipped.
+// NewDisk makes and mounts a filesystem at a folder, until the test ends, for a test of the proof "disk".
 func NewDisk(t testing.TB, at string) *Disk {
 	t.Helper()
+	prove.Only(t, "disk", "it makes a filesystem, as root")
 	memory := t.TempDir()
 	d := &Disk{At: at, under: mounted{filepath.Join(memory, "under.img"), filepath.Join(memory, "under")}}
 	d.Image = filepath.Join(d.under.at, "disk.img")
@@ -62,7 +64,7 @@ func NewDisk(t testing.TB, at string) *Disk {
 		}
 	}
 	if err != nil {
-		t.Skipf("skipped: this test needs to make and mount a filesystem, as root on Linux: %v", err)
+		t.Fatalf("this proof makes and mounts a filesystem, which takes root on Linux: %v", err)
 	}
 	return d
 }

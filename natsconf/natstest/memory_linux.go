@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
-	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"verifyd/natsconf/natstest/prove"
 )
 
 const (
@@ -22,14 +24,16 @@ const (
 	minMemory = 2 << 30
 )
 
-// inMemory has tests' folders in memory under -short, where there is room. More than half of the processor
-// time of a store's life is the disk's filesystem: 60 ms for a start with the topology, of which 20 are left
-// in memory. A TMPDIR that is set is kept, and without -short stores are on the disk. drop removes what is
-// left.
+// onDisk are the proofs whose stores are on the disk, as a service's are.
+var onDisk = []string{"chaos", "disk", "kills", "weights"}
+
+// inMemory has tests' folders in memory, where there is room. More than half of the processor time of a
+// store's life is the disk's filesystem: 60 ms for a start with the topology, of which 20 are left in memory.
+// A TMPDIR that is set is kept, and so is the disk for proofs that are about it. drop removes what is left.
 func inMemory() (drop func()) {
 	var fs unix.Statfs_t
-	if !testing.Short() || os.Getenv("TMPDIR") != "" || unix.Statfs(memoryRoot, &fs) != nil ||
-		fs.Type != unix.TMPFS_MAGIC ||
+	if slices.ContainsFunc(onDisk, prove.Runs) || os.Getenv("TMPDIR") != "" ||
+		unix.Statfs(memoryRoot, &fs) != nil || fs.Type != unix.TMPFS_MAGIC ||
 		fs.Bavail*uint64(fs.Bsize) < minMemory { //nolint:gosec // sizes of blocks are positive
 		return func() {}
 	}

@@ -25,6 +25,7 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/embedded"
+	"verifyd/natsconf/natstest/prove"
 	"verifyd/natsconf/provision"
 	"verifyd/natsconf/topology"
 	"verifyd/natsconf/wait"
@@ -37,9 +38,10 @@ func Start(tb testing.TB) *natsconf.Conn {
 	return conn
 }
 
-// StartCluster is Start on three servers, whatever the switch says.
+// StartCluster is Start on three servers, whatever the switch says, for a test of the proof "cluster".
 func StartCluster(tb testing.TB) *natsconf.Conn {
 	tb.Helper()
+	prove.Only(tb, "cluster", "it runs three NATS servers")
 	conn, _ := joinIn(tb, tb.TempDir())
 	return conn
 }
@@ -48,7 +50,6 @@ func StartCluster(tb testing.TB) *natsconf.Conn {
 // same directory.
 func StartIn(tb testing.TB, dir string) (conn *natsconf.Conn, stop func()) {
 	tb.Helper()
-	Clock(tb)
 	if OnCluster() {
 		return joinIn(tb, dir)
 	}
@@ -217,33 +218,43 @@ func Serve(tb testing.TB, actor interface {
 	return stop
 }
 
-// FewAtOnce reports whether half as many tests run at once as otherwise: on a cluster, where each test's
+// inFlight is how many tests of a package run at once, and fewInFlight on a cluster, where each test's
 // streams are raft groups of three, and under the race detector, with which tests compute rather than wait.
-func FewAtOnce() bool {
-	build, known := debug.ReadBuildInfo()
-	return OnCluster() || known &&
-		slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
-}
+// go test runs as many packages at once as there are processors: with ten tests each, deadlines passed while
+// tests waited for each other.
+const inFlight, fewInFlight = 4, 2
 
-// Parallel lets so many of the tests that are marked as parallel run at once, however few processors there
-// are: they wait for disks, elections and time-outs, and hardly compute. It lets half as many run where few
-// may (FewAtOnce). The fuzzer's workers compute, and stay as many as there are processors. Garbage is
-// collected at five times what lives, unless GOGC says otherwise: at twice it took a tenth of what tests
-// compute. It is called in TestMain.
-func Parallel(tests int) {
+// Tests are a package's tests, with a bound of those in flight, whatever the number of processors: they wait
+// for disks, elections and time-outs, and hardly compute. Quick tests have their folders in memory, where
+// there is room. Garbage is collected at five times what lives, unless GOGC says otherwise: at twice it took
+// a tenth of what tests compute. TestMain runs them.
+func Tests(m *testing.M) interface{ Run() int } { return bounded{m} }
+
+type bounded struct{ *testing.M }
+
+// Run runs the tests.
+func (b bounded) Run() int {
 	flag.Parse()
+	defer inMemory()()
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
 	}
-	if f := flag.Lookup("test.fuzz"); f != nil && f.Value.String() != "" {
-		return
+	// The fuzzer's workers compute, and stay as many as there are processors.
+	if f := flag.Lookup("test.fuzz"); f == nil || f.Value.String() == "" {
+		tests := inFlight
+		if OnCluster() || raceDetector() {
+			tests = fewInFlight
+		}
+		if err := flag.Set("test.parallel", strconv.Itoa(tests)); err != nil {
+			panic(err)
+		}
 	}
-	if FewAtOnce() {
-		tests /= 2
-	}
-	if err := flag.Set("test.parallel", strconv.Itoa(tests)); err != nil {
-		panic(err)
-	}
+	return b.M.Run()
+}
+
+func raceDetector() bool {
+	build, known := debug.ReadBuildInfo()
+	return known && slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
 // TestTimeout bounds a test's wait for what takes moments: on a machine with other work they may be long,

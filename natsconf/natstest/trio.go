@@ -22,6 +22,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/natsconf"
+	"verifyd/natsconf/natstest/prove"
 )
 
 // Trio is three clustered NATS servers for one test, each a process of its own, so that the test may kill one
@@ -41,10 +42,10 @@ type node struct {
 	hold *os.File  // the server ends when its standard input does, which is when this process ends
 }
 
-// StartTrio runs three servers until the test ends. They hold nothing yet.
+// StartTrio runs three servers until the test ends, for a test of the proof "cluster". They hold nothing yet.
 func StartTrio(tb testing.TB) *Trio {
 	tb.Helper()
-	Clock(tb)
+	prove.Only(tb, "cluster", "it runs three NATS servers")
 	ports, err := takePorts(2 * nodes)
 	if err != nil {
 		tb.Fatal(err)

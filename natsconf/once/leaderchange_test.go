@@ -36,9 +36,6 @@ func (w written) store(ctx context.Context, c *natsconf.Conn, writer *natsconf.W
 // The leader changes repeatedly, one is killed, and then so many servers that there can be no leader, while
 // many write facts in batches: every answer is true, and a repeat of an uncertain write stores it once.
 func TestWritesAcrossLeaderChanges(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped under -short: three servers, one of which is killed")
-	}
 	t.Parallel()
 	const callers = 96
 	trio := natstest.StartTrio(t)

@@ -20,10 +20,7 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-func TestMain(m *testing.M) {
-	natstest.Parallel(4)
-	goleak.VerifyTestMain(natstest.Budget(m, 30*time.Second))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Tests(m)) }
 
 var update = flag.Bool("update", false, "write testdata anew")
 

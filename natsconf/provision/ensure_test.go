@@ -15,10 +15,7 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-func TestMain(m *testing.M) {
-	natstest.Parallel(4)
-	goleak.VerifyTestMain(natstest.Budget(m, 60*time.Second))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Tests(m)) }
 
 func maxAge(t *testing.T, conn *natsconf.Conn) time.Duration {
 	t.Helper()
@@ -116,9 +113,6 @@ func TestCopiesOnALoneServerAreRefused(t *testing.T) {
 
 // Two of three servers are up, and know that the third is down: three replicas are waited for, not refused.
 func TestCopiesWaitForServersThatJoin(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped under -short: three servers, started twice")
-	}
 	t.Parallel()
 	trio := natstest.StartTrio(t)
 	conn := trio.Connect(t)

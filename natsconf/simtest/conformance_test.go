@@ -22,8 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	natstest.Parallel(8)
-	os.Exit(natstest.Budget(m, 20*time.Second).Run())
+	os.Exit(natstest.Tests(m).Run())
 }
 
 // TestConformance applies each rule to the real server and to the simulated broker, and compares the

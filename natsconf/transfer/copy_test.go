@@ -19,6 +19,7 @@ import (
 	"verifyd/natsconf"
 	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/natstest/prove"
 	"verifyd/natsconf/secretbox"
 	"verifyd/natsconf/storefile"
 	"verifyd/natsconf/topology"
@@ -401,13 +402,11 @@ func TestCopyOfAStoreThatLostMessages(t *testing.T) {
 
 // A full or missing disk affects only the copy, which reports that, stays consistent, and catches up.
 func TestCopySurvivesItsDisk(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to mount a filesystem")
-	}
+	prove.Only(t, "disk", "it mounts a small filesystem, as root")
 	t.Parallel()
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=2m"); err != nil {
-		t.Skipf("no filesystem can be mounted: %v", err)
+		t.Fatalf("this proof mounts a small filesystem, which takes root on Linux: %v", err)
 	}
 	defer func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) }()
 	c := newCopied(t, dir)

@@ -21,9 +21,6 @@ import (
 func TestFillOntoASlowDisk(t *testing.T) {
 	t.Parallel()
 	natstest.NeedsEmbedded(t, "the disk under its store")
-	if testing.Short() {
-		t.Skip("skipped under -short: it makes a filesystem, and waits until a publish was not answered")
-	}
 	from := natstest.Start(t)
 	fill(t, from, 0)
 	for i := range 450 { // more than one page, and some time for the disk

@@ -20,10 +20,7 @@ import (
 	"verifyd/natsconf/transfer"
 )
 
-func TestMain(m *testing.M) {
-	natstest.Parallel(8)
-	goleak.VerifyTestMain(natstest.Budget(m, 60*time.Second))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Tests(m)) }
 
 // pair is a store and a new one to copy it to.
 type pair struct{ from, to *natsconf.Conn }

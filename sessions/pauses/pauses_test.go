@@ -19,10 +19,7 @@ import (
 	"verifyd/sessions/urlpolicy"
 )
 
-func TestMain(m *testing.M) {
-	natstest.Parallel(8)
-	goleak.VerifyTestMain(natstest.Budget(m, 15*time.Second))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Tests(m)) }
 
 func TestPauseBeginsAndEnds(t *testing.T) {
 	t.Parallel()

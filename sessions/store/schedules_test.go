@@ -20,9 +20,6 @@ import (
 // Scheduled tries arrive on time, neither early nor never, while the leader of the schedules changes
 // repeatedly, and when it is killed and their instants are in the time without one.
 func TestSchedulesAcrossLeaderChanges(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped under -short: three servers, one of which is killed")
-	}
 	t.Parallel()
 	const many = 200
 	trio := natstest.StartTrio(t)

@@ -245,9 +245,6 @@ func TestErasedUserIsInNoFile(t *testing.T) {
 // them until the next snapshot of the stream, two to three minutes later: the key, sealed under the master
 // key, and never the user.
 func TestErasedUserIsInNoFileOfThreeServers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped under -short: three servers")
-	}
 	t.Parallel()
 	trio := natstest.StartTrio(t)
 	conn := trio.Connect(t)

@@ -21,10 +21,7 @@ import (
 	"verifyd/sessions/store"
 )
 
-func TestMain(m *testing.M) {
-	natstest.Parallel(8)
-	goleak.VerifyTestMain(natstest.Budget(m, 60*time.Second))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Tests(m)) }
 
 // clock is a clock that the test advances.
 type clock struct {

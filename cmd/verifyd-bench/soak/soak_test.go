@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"verifyd/edge/client"
+	"verifyd/natsconf/natstest/prove"
 )
 
 // A test binary also runs as the NATS servers of its site.
@@ -29,9 +30,7 @@ func TestMain(m *testing.M) {
 
 // A short run: processes are killed, and everything that users were told is true.
 func TestRun(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped under -short: it runs a whole site")
-	}
+	prove.Only(t, "soak", "it runs a whole site")
 	t.Parallel()
 	var out bytes.Buffer
 	o := Options{For: 20 * time.Second, Rate: 5, Seed: 3, Dir: t.TempDir(), Self: os.Args[0], Out: &out}

@@ -89,10 +89,7 @@ func TestServeDoesNotRefuseForASilentServer(t *testing.T) {
 	}
 }
 
-func TestMain(m *testing.M) {
-	natstest.Parallel(8)
-	goleak.VerifyTestMain(natstest.Budget(m, 10*time.Second))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Tests(m)) }
 
 // expectFinding looks for a finding of a level in an area, with some words.
 func expectFinding(t *testing.T, byArea map[string][]Finding, area string, l Level, words string) {

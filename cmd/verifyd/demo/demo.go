@@ -42,7 +42,7 @@ const (
 	// devNetworkButton signs in on the dev network's page.
 	devNetworkButton = "sign-in"
 	// autoTimeout bounds the automatic demo, which takes a fraction of it.
-	autoTimeout = 30 * time.Second
+	autoTimeout = 2 * time.Minute
 )
 
 // Options configure the demo.

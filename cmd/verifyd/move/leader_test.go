@@ -33,9 +33,6 @@ type published struct {
 // its streams are being sealed: what was acknowledged is in the new store, what was refused is not, and
 // nothing is acknowledged that the move has not copied.
 func TestMoveWhileTheLeadersChange(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped under -short: three servers")
-	}
 	t.Parallel()
 	trio := natstest.StartTrio(t)
 	key := secretbox.NewKey()

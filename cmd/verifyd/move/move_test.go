@@ -172,10 +172,7 @@ func TestMoveKnowsItsEnd(t *testing.T) {
 	}
 }
 
-func TestMain(m *testing.M) {
-	natstest.Parallel(4)
-	goleak.VerifyTestMain(natstest.Budget(m, 20*time.Second))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Tests(m)) }
 
 func must[T any](t *testing.T) func(v T, err error) T {
 	return func(v T, err error) T {

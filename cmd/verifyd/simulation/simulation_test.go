@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -27,18 +28,20 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"verifyd/dispatcher/callback/localca"
+	"verifyd/natsconf/natstest/prove"
 	"verifyd/natsconf/provision"
 	"verifyd/natsconf/topology"
 )
 
 var (
-	schedules = flag.Int("schedules", 10_000, "how many schedules to run; a fiftieth with -short")
-	firstSeed = flag.Uint64("first-seed", 1, "the seed of the first schedule")
-	oneSeed   = flag.Uint64("seed", 0, "run the schedule of this seed alone, and print its trace")
-	oneLuck   = flag.Uint64("luck", 0, "with -seed: what Go draws is derived from the seed and this")
-	repeated  = flag.Int("repeated", 40, "how many schedules to play twice; a tenth with -short")
-	share     = flag.Bool("share", false, "this process is one of those that share the schedules")
-	alone     = flag.Bool("alone", false, "this process plays one schedule, and its chance is chosen")
+	schedules = flag.Int("schedules", prove.Size("simulation", 200, 10_000), "how many schedules to run")
+	firstSeed = flag.Uint64("first-seed", 0, "the seed of the first schedule; 0: the commit decides it, "+
+		"so that each has schedules of its own")
+	oneSeed  = flag.Uint64("seed", 0, "run the schedule of this seed alone, and print its trace")
+	oneLuck  = flag.Uint64("luck", 0, "with -seed: what Go draws is derived from the seed and this")
+	repeated = flag.Int("repeated", 40, "how many schedules to play twice")
+	share    = flag.Bool("share", false, "this process is one of those that share the schedules")
+	alone    = flag.Bool("alone", false, "this process plays one schedule, and its chance is chosen")
 )
 
 // endsWithin is how long after the faults the last delivery ends at the latest: RetryFor, the same again for
@@ -299,11 +302,12 @@ func TestSimulation(t *testing.T) {
 		runOne(t)
 		return
 	}
-	if testing.Short() {
-		*schedules /= 50
+	first := *firstSeed
+	if first == 0 {
+		first = seedOfCommit(t)
 	}
 	begun := time.Now()
-	sum := playAll(t, *firstSeed, *schedules)
+	sum := playAll(t, first, *schedules)
 	took := time.Since(begun)
 	for i, seed := range slices.Sorted(maps.Keys(sum.Broken)) {
 		t.Errorf("seed %d: %s", seed, strings.Join(sum.Broken[seed], "; "))
@@ -315,9 +319,23 @@ func TestSimulation(t *testing.T) {
 	for _, kind := range sortedKeys(sum.Kinds) {
 		kinds = append(kinds, fmt.Sprintf("%s %d", kind, sum.Kinds[kind]))
 	}
-	t.Logf("figures: %d schedules, %d of them broken, %.0f a second", sum.Schedules, len(sum.Broken),
-		float64(sum.Schedules)/took.Seconds())
+	t.Logf("figures: %d schedules from seed %d, %d of them broken, %.0f a second", sum.Schedules, first,
+		len(sum.Broken), float64(sum.Schedules)/took.Seconds())
 	t.Logf("in how many schedules: %s", strings.Join(kinds, ", "))
+}
+
+// seedOfCommit returns a seed that follows from the checked-out commit, or 1 without git.
+func seedOfCommit(t *testing.T) uint64 {
+	t.Helper()
+	hash, err := exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD").Output()
+	if err != nil || len(hash) < 8 {
+		return 1
+	}
+	seed, err := strconv.ParseUint(string(hash[:8]), 16, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return max(seed, 1)
 }
 
 // report prints how to play a broken schedule again. Its chance was another one among others, so report

@@ -26,10 +26,7 @@ import (
 
 var operator = access.Operator("")
 
-func TestMain(m *testing.M) {
-	natstest.Parallel(16)
-	goleak.VerifyTestMain(natstest.Budget(m, 30*time.Second))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Tests(m)) }
 
 type harness struct {
 	conn   *natsconf.Conn

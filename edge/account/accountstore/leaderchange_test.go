@@ -112,9 +112,6 @@ const honoured = time.Second
 
 // Keys are created and revoked while the leaders of their bucket and of the accounts' change continuously.
 func TestKeysAcrossLeaderChanges(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped under -short: three servers")
-	}
 	t.Parallel()
 	h := startTrio(t)
 	a, err := h.store.CreateAccount(t.Context(), operator, "a")
@@ -148,9 +145,6 @@ func TestKeysAcrossLeaderChanges(t *testing.T) {
 // connection, to another one, stays open. A key that is revoked as soon as the bucket has a leader again is
 // refused within a second.
 func TestRevocationAfterTheWatchedServerVanished(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped under -short: three servers, one of which is killed")
-	}
 	t.Parallel()
 	h := startTrio(t)
 	a, err := h.store.CreateAccount(t.Context(), operator, "a")
@@ -176,9 +170,6 @@ func TestRevocationAfterTheWatchedServerVanished(t *testing.T) {
 // The server that leads the keys' bucket does not hear from the others any more, and answers on: they may
 // have elected another one, which has been told of a revocation. No key is taken on its word.
 func TestNoKeyIsTakenOnTheWordOfALonelyLeader(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped under -short: three servers, two of which are stopped for some seconds")
-	}
 	t.Parallel()
 	h := startTrio(t)
 	a, err := h.store.CreateAccount(t.Context(), operator, "a")

@@ -24,10 +24,7 @@ import (
 
 var operator = access.Operator("")
 
-func TestMain(m *testing.M) {
-	natstest.Parallel(8)
-	goleak.VerifyTestMain(natstest.Budget(m, 20*time.Second))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Tests(m)) }
 
 type rig struct {
 	conn   *natsconf.Conn

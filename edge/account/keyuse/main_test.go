@@ -2,14 +2,10 @@ package keyuse_test
 
 import (
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
 	"verifyd/natsconf/natstest"
 )
 
-func TestMain(m *testing.M) {
-	natstest.Parallel(8)
-	goleak.VerifyTestMain(natstest.Budget(m, 15*time.Second))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Tests(m)) }

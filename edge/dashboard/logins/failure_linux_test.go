@@ -18,9 +18,6 @@ import (
 func TestLoginsOfAFailedStoreAreNotFound(t *testing.T) {
 	t.Parallel()
 	natstest.NeedsEmbedded(t, "the disk under its store")
-	if testing.Short() {
-		t.Skip("skipped under -short: it makes a filesystem")
-	}
 	disk := natstest.NewDisk(t, filepath.Join(t.TempDir(), "store"))
 	_, conn, _ := natstest.StartServer(t, embedded.Options{DataDir: disk.At})
 	s := logins.NewStore(conn, secretbox.NewKey(), nil)

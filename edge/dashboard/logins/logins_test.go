@@ -17,7 +17,7 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Budget(m, 15*time.Second)) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Tests(m)) }
 
 func start(t *testing.T) (*logins.Store, *natsconf.Conn, *time.Time) {
 	t.Helper()

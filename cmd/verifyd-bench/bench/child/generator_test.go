@@ -5,14 +5,13 @@ import (
 	"time"
 
 	"verifyd/cmd/verifyd-bench/bench/load"
+	"verifyd/natsconf/natstest/prove"
 )
 
 // The generator must cost less than what it measures, or it measures itself: even net/http's server with an
 // empty handler is slower.
 func TestGeneratorIsCheaperThanAServer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped under -short: it measures")
-	}
+	prove.Only(t, "weights", "it measures")
 	prepared, address, err := newPreparedServer(t.Context(), Config{})
 	if err != nil {
 		t.Fatal(err)

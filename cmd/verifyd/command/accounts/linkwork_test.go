@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -17,10 +16,7 @@ import (
 	"verifyd/natsconf/secretbox"
 )
 
-func TestMain(m *testing.M) {
-	natstest.Parallel(4)
-	goleak.VerifyTestMain(natstest.Budget(m, 10*time.Second))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Tests(m)) }
 
 // An operator who takes a login link back is shown which keys remain, with their ids, and who logged in with
 // it.

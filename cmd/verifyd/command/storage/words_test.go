@@ -24,10 +24,7 @@ import (
 	"verifyd/natsconf/transfer"
 )
 
-func TestMain(m *testing.M) {
-	natstest.Parallel(4)
-	goleak.VerifyTestMain(natstest.Budget(m, 10*time.Second))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Tests(m)) }
 
 // A move reports what it did, also if finishing was interrupted, nothing runs, or it has ended before.
 func TestMoveReportsWhatItDid(t *testing.T) {
