@@ -37,10 +37,7 @@ func (h *fixture) completeFor(t *testing.T, account, url string) sessions.ID {
 // patient is a configuration whose attempts last as long as the test.
 func (h *fixture) patient() (dispatcher.Config, *prometheus.Registry) {
 	config, registry := h.config(), prometheus.NewRegistry()
-	config.Timeout, config.Metrics = isolationTimeout, registry
-	config.Client = callback.New(callback.Config{
-		RootCAs: h.ca.Pool(), Policy: h.policy, Timeout: isolationTimeout, UserAgent: "verifyd/test",
-	})
+	config.Timeout, config.Client, config.Metrics = isolationTimeout, h.client(isolationTimeout), registry
 	return config, registry
 }
 
@@ -89,6 +86,7 @@ func TestAccountsShareNoConnection(t *testing.T) {
 func TestHostThatAnswersUnaskedKeepsNoConnection(t *testing.T) {
 	t.Parallel()
 	h := start(t)
+	h.stand()
 	var mu sync.Mutex
 	carried := map[string]int{} // by the dispatcher's address
 	first := true

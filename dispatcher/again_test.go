@@ -39,13 +39,20 @@ func failing(header http.Header, statuses ...int) http.HandlerFunc {
 func TestAtLeastOnceSendsAgain(t *testing.T) {
 	t.Parallel()
 	h := start(t)
+	h.stand()
 	config := h.config()
 	// the pause is a schedule
 	config.DefaultPolicy, config.ScheduleFrom = sessions.PolicyAtLeastOnce, time.Second
 	h.dispatch(t, config)
+	schedules := h.schedules(t)
 	r := h.receive(t, "127.0.0.1", failing(http.Header{"Retry-After": {"2"}}, 503))
 	c := h.complete(t, r.URL, "u", verified)
-	first, second := <-r.got, <-r.got
+	first := <-r.got
+	if waits := schedules().At.Sub(c.CompletedAt); waits < 2*time.Second {
+		t.Errorf("it waits %s", waits)
+	}
+	h.offset.Store(int64(2 * time.Second)) // until then it waits
+	second := <-r.got
 	if a, b := first.header.Get("Webhook-Id"), second.header.Get("Webhook-Id"); a != b ||
 		string(first.body) != string(second.body) {
 		t.Errorf("webhook-id %q, then %q; body %s, then %s", a, b, first.body, second.body)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"verifyd/dispatcher/callback"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/topology"
 	"verifyd/sessions"
@@ -51,10 +50,7 @@ func (h *fixture) behindOne(t *testing.T) (r *receiver, hold, answer func()) {
 		w.WriteHeader(http.StatusNoContent)
 	})
 	c := h.config()
-	c.Connections, c.Timeout = 1, time.Minute
-	c.Client = callback.New(callback.Config{
-		RootCAs: h.ca.Pool(), Policy: h.policy, Timeout: c.Timeout, UserAgent: "verifyd/test",
-	})
+	c.Connections = 1
 	h.dispatch(t, c)
 	return r, func() { holds.Store(true) }, func() { close(answers) }
 }

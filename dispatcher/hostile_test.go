@@ -17,7 +17,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"verifyd/dispatcher/callback"
 	"verifyd/dispatcher/callback/localca"
 	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
@@ -26,12 +25,12 @@ import (
 )
 
 const (
-	// hostileTimeout is a whole attempt's. Half of it is the dial's, which must be enough for fifty
-	// handshakes on a busy machine.
-	hostileTimeout = 10 * time.Second
-	// hostileRetryFor is how long what was not sent is tried again: longer than those handshakes take where
-	// other processes are busy, so that each receiver gets its request.
-	hostileRetryFor = 20 * time.Second
+	// hostileTimeout is a whole attempt's at receivers whose attempts only its end ends. Half of it is the
+	// dial's: a handshake that takes longer is tried again.
+	hostileTimeout = 6 * time.Second
+	// hostileRetryFor is how long what was not sent is tried again. It is shorter than the time from a claim
+	// to the first byte: the clock is moved on by it, and makes no claim too old.
+	hostileRetryFor = 4 * time.Second
 	// leastHostile is the documented number of behaviours.
 	leastHostile = 24
 )
@@ -47,6 +46,7 @@ type behaviour struct {
 	class   failure.Class
 	racing  bool // a claim may be made before the failure is seen: then it may end as unknown as well
 	nothing bool // nobody listens
+	hangs   bool // nothing but its time ends the attempt
 }
 
 // resetAfter resets the connection once k bytes of the request's record have arrived.
@@ -87,6 +87,11 @@ func undeliverable(name string, conf *tls.Config, raw func(net.Conn)) behaviour 
 	}
 }
 
+func hangs(b behaviour) behaviour {
+	b.hangs = true
+	return b
+}
+
 const (
 	okAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 	// RFC 9113 §6.5, §6.8: an empty SETTINGS frame, and GOAWAY with last stream 0 and no error.
@@ -105,7 +110,7 @@ func (h *fixture) behaviours(t *testing.T, trap string, settled <-chan struct{})
 			_, _ = c.Read(make([]byte, 1))
 			reset(c)
 		}),
-		undeliverable("hangs before TLS", nil, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }),
+		hangs(undeliverable("hangs before TLS", nil, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })),
 		undeliverable("speaks plain HTTP", nil, func(c net.Conn) {
 			_, _ = io.WriteString(c, okAnswer)
 			_, _ = io.Copy(io.Discard, c)
@@ -131,11 +136,13 @@ func (h *fixture) behaviours(t *testing.T, trap string, settled <-chan struct{})
 		unknown("reads all, then closes", failure.Reset, func(s *side) { _ = s.wire.Close() }),
 		unknown("reads all, then resets", failure.Reset, func(s *side) { reset(s.wire) }),
 		unknown("reads all, then ends TLS", failure.Reset, func(s *side) { _ = s.Close() }),
-		unknown("hangs before the status line", failure.Timeout, func(*side) {}),
+		hangs(unknown("hangs before the status line", failure.Timeout, func(*side) {})),
 		{name: "reads nothing", opened: func(*side) { <-settled }, answer: func(*side) {},
-			state: facts.DeliveryUnknown, class: failure.Timeout},
-		unknown("hangs in the status line", failure.Timeout, func(s *side) { s.say("HTTP/1.1 20") }),
-		unknown("says one byte a second", failure.Timeout, func(s *side) { s.drip("HTTP/1.1 200 OK") }),
+			state: facts.DeliveryUnknown, class: failure.Timeout, hangs: true},
+		hangs(unknown("hangs in the status line", failure.Timeout, func(s *side) { s.say("HTTP/1.1 20") })),
+		hangs(unknown("says one byte a second", failure.Timeout, func(s *side) {
+			s.drip("HTTP/1.1 200 OK")
+		})),
 		unknown("sends 103 without end", failure.Protocol, func(s *side) {
 			s.forever("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
 		}),
@@ -251,10 +258,13 @@ func selfSigned(t *testing.T) *tls.Config {
 }
 
 // TestHostileReceivers sends to all of them at once. Each gets at most one request, each delivery ends in the
-// right state by its own worker, and no worker is left.
+// right state by its own worker, and no worker is left. Those that hang have a dispatcher and a store of
+// their own: its short time ends none of the others' handshakes and answers.
 func TestHostileReceivers(t *testing.T) {
 	t.Parallel()
-	h := start(t)
+	h, hung := start(t), newFixture(t)
+	hung.ca, hung.timeout = h.ca, hostileTimeout
+	hung.open(t, natstest.Start(t))
 	hosts, settled := hostileHosts(), make(chan struct{})
 	end := sync.OnceFunc(func() { close(settled) })
 	good := h.certificate(t, localca.Certificate{Hosts: hosts})
@@ -277,27 +287,43 @@ func TestHostileReceivers(t *testing.T) {
 		receivers[i] = startRaw(t, row, hosts[i]+":0", conf, settled)
 	}
 	t.Cleanup(end) // runs before the receivers' own, which wait for it
-	config := h.config()
-	config.Timeout, config.RetryFor = hostileTimeout, hostileRetryFor
-	config.Client = callback.New(callback.Config{
-		RootCAs: h.ca.Pool(), Policy: h.policy, Timeout: hostileTimeout, UserAgent: "verifyd/test",
-	})
-	metrics := prometheus.NewRegistry()
-	config.Metrics = metrics
-	stop := h.dispatch(t, config)
+	var stops []func()
+	var registries []*prometheus.Registry
+	for _, f := range []*fixture{h, hung} {
+		f.stand()
+		config, metrics := f.config(), prometheus.NewRegistry()
+		config.RetryFor, config.Metrics = hostileRetryFor, metrics
+		config.Random = func() float64 { return 0 } // the shortest pauses
+		stops, registries = append(stops, f.dispatch(t, config)), append(registries, metrics)
+	}
+	by := func(row behaviour) *fixture {
+		if row.hangs {
+			return hung
+		}
+		return h
+	}
 	ids := make([]sessions.ID, len(rows))
 	var completing sync.WaitGroup
-	for i := range rows {
-		completing.Go(func() { ids[i] = h.complete(t, receivers[i].url(), "u", verified).ID })
+	for i, row := range rows {
+		completing.Go(func() { ids[i] = by(row).complete(t, receivers[i].url(), "u", verified).ID })
 	}
 	completing.Wait()
 	views := make([]facts.View, len(rows))
-	for i := range rows {
-		views[i] = h.untilSettled(t, ids[i])
+	for _, last := range []bool{false, true} {
+		for i, row := range rows {
+			if last == (row.state == facts.DeliveryUndeliverable) {
+				views[i] = by(row).untilSettled(t, ids[i])
+			}
+		}
+		// Everybody who gets a request has got one: the others are given up.
+		h.offset.Store(int64(hostileRetryFor))
+		hung.offset.Store(int64(hostileRetryFor))
 	}
-	untilGauge(t, metrics, "verifyd_deliveries_held", 0)
-	untilGauge(t, metrics, "verifyd_deliveries_in_flight", 0)
-	stop()
+	for i, metrics := range registries {
+		untilGauge(t, metrics, "verifyd_deliveries_held", 0)
+		untilGauge(t, metrics, "verifyd_deliveries_in_flight", 0)
+		stops[i]()
+	}
 	end()
 	for i := range rows {
 		receivers[i].check(t, views[i])
@@ -348,6 +374,7 @@ func untilGauge(t *testing.T, from prometheus.Gatherer, name string, want float6
 // connection is checked before its next claim.
 func TestIdleConnectionsClosedAtOnce(t *testing.T) {
 	h := start(t)
+	h.stand()
 	closed := make(chan struct{})
 	conf := h.certificate(t, localca.Certificate{Hosts: []string{"127.0.0.1"}})
 	r := startRaw(t, behaviour{answer: func(s *side) {

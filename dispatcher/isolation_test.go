@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"verifyd/dispatcher/callback"
 	"verifyd/dispatcher/callback/localca"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/natstest/prove"
@@ -250,12 +249,8 @@ func TestIsolation(t *testing.T) {
 	release := sync.OnceFunc(func() { close(gate) })
 	healthy, hanging := h.crowd(t, 4, open), h.crowd(t, 5, gate)
 	t.Cleanup(release)
-	config := h.config()
-	config.Timeout = isolationTimeout
-	config.Client = callback.New(callback.Config{
-		RootCAs: h.ca.Pool(), Policy: h.policy, Timeout: isolationTimeout, UserAgent: "verifyd/test",
-	})
-	h.dispatch(t, config)
+	h.timeout = isolationTimeout
+	h.dispatch(t, h.config())
 
 	warm, alone, beside := h.prepare(t, healthy, isolationHosts), h.prepare(t, healthy, n),
 		h.prepare(t, healthy, n)

@@ -86,18 +86,19 @@ func (h *fixture) completeTest(t *testing.T, url string, test bool) sessions.Com
 
 // listening starts a dispatcher with listeners, and a receiver that nothing should reach while somebody
 // listens.
-func (h *fixture) listening(t *testing.T) *receiver {
+func (h *fixture) listening(t *testing.T) (r *receiver, stop func()) {
 	t.Helper()
 	c := h.config()
 	c.Listeners = devtunnel.New(h.conn)
-	h.dispatch(t, c)
-	return h.receive(t, "127.0.0.1", status(http.StatusNoContent))
+	stop = h.dispatch(t, c)
+	return h.receive(t, "127.0.0.1", status(http.StatusNoContent)), stop
 }
 
 func TestAListenerGetsWhatItsKeyIsSent(t *testing.T) {
 	t.Parallel()
 	h := start(t)
-	r := h.listening(t)
+	h.stand()
+	r, _ := h.listening(t)
 	got, _ := h.listener(t, says(devtunnel.Answer{Sent: true, Status: http.StatusAccepted, Body: "thanks"}))
 	c := h.completeTest(t, r.URL, true)
 	v := h.until(t, c.ID, facts.DeliveryDelivered)
@@ -121,7 +122,8 @@ func TestAListenerGetsWhatItsKeyIsSent(t *testing.T) {
 func TestListenersGetNothingElse(t *testing.T) {
 	t.Parallel()
 	h := start(t)
-	r := h.listening(t)
+	h.stand()
+	r, _ := h.listening(t)
 	nobody := h.completeTest(t, r.URL, true)
 	h.until(t, nobody.ID, facts.DeliveryDelivered)
 	got, _ := h.listener(t, says(devtunnel.Answer{Sent: true, Status: http.StatusOK}))
@@ -136,8 +138,8 @@ func TestListenersGetNothingElse(t *testing.T) {
 func TestVerdictsOfListeners(t *testing.T) {
 	t.Parallel()
 	h := start(t)
-	h.timeout = quick
-	r := h.listening(t)
+	h.stand()
+	r, stop := h.listening(t)
 	var answer atomic.Pointer[devtunnel.Answer]
 	got, _ := h.listener(t, func(devtunnel.Callback) *devtunnel.Answer { return answer.Load() })
 	for _, c := range []struct {
@@ -153,6 +155,11 @@ func TestVerdictsOfListeners(t *testing.T) {
 		{nil, facts.DeliveryUnknown, failure.Timeout},
 	} {
 		answer.Store(c.answer)
+		if c.answer == nil { // its time ends what nobody answers, and must not end what somebody does
+			stop()
+			h.timeout = quick
+			h.listening(t)
+		}
 		done := h.completeTest(t, r.URL, true)
 		v := h.until(t, done.ID, c.state)
 		if at := v.Delivery.Attempts; len(at) != 1 || at[0].Result.Class != c.class ||
@@ -170,7 +177,7 @@ func TestVerdictsOfListeners(t *testing.T) {
 func TestNotSentFromAListenerIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	h := start(t)
-	r := h.listening(t)
+	r, _ := h.listening(t)
 	got, post := h.listener(t, says(devtunnel.Answer{Detail: "nothing listens on localhost:3000"}))
 	c := h.completeTest(t, r.URL, true)
 	<-got

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"verifyd/dispatcher/callback"
 	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
@@ -59,12 +58,7 @@ func TestLostAcknowledgementsOfClaims(t *testing.T) {
 
 	at.Host = store.Addr().String()
 	first.open(t, natstest.ConnectTo(t, at.String()))
-	c := first.config()
-	c.Timeout = time.Minute
-	c.Client = callback.New(callback.Config{
-		RootCAs: first.ca.Pool(), Policy: first.policy, Timeout: c.Timeout, UserAgent: "verifyd/test",
-	})
-	first.dispatch(t, c)
+	first.dispatch(t, first.config())
 	var all []sessions.Completion
 	for i := range many {
 		all = append(all, second.complete(t, "https://"+receiver.Addr().String(), fmt.Sprint(i), verified))

@@ -17,9 +17,7 @@ import (
 // pausing returns an operator's pauses, and makes a configuration honour them.
 func (h *fixture) pausing(t *testing.T) *pauses.Store {
 	t.Helper()
-	return pauses.NewStore(h.conn, func() time.Time {
-		return time.Now().Add(time.Duration(h.offset.Load()))
-	})
+	return pauses.NewStore(h.conn, h.now)
 }
 
 func (h *fixture) mirrored(t *testing.T) *pauses.Mirror {
@@ -39,6 +37,7 @@ func (h *fixture) mirrored(t *testing.T) *pauses.Mirror {
 func TestPausedHostGetsNothing(t *testing.T) {
 	t.Parallel()
 	h := start(t)
+	h.stand()
 	r, other := h.receive(t, "127.0.0.1", status(204)), h.receive(t, "127.0.0.1", status(204))
 	operator := h.pausing(t)
 	if _, err := operator.Begin(t.Context(), r.Listener.Addr().String(), "olga", "moving",
@@ -87,6 +86,7 @@ func TestPausedHostGetsNothing(t *testing.T) {
 func TestPauseWithinABurst(t *testing.T) {
 	t.Parallel()
 	h := start(t)
+	h.stand()
 	r := h.receive(t, "127.0.0.1", status(204))
 	operator := h.pausing(t)
 	config := h.config()

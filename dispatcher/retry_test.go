@@ -283,8 +283,8 @@ func TestClaimWhoseAcknowledgementWasLostIsReleased(t *testing.T) {
 	r := h.receive(t, "127.0.0.1", status(http.StatusNoContent))
 	c := h.complete(t, r.URL, "u", verified)
 	h.stopCompletions() // from here on no claim reaches JetStream
-	h.timeout = quick   // the claim is for as long
 	config := h.config()
+	config.Timeout = quick // the claim is for as long; the receiver has longer
 	log := newLogSignal()
 	config.Log = zerolog.New(log)
 	h.dispatch(t, config)

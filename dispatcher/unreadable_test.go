@@ -97,7 +97,6 @@ func TestUnreadableMessagesAreLetGo(t *testing.T) {
 func TestUnreadableClaimIsNeverSent(t *testing.T) {
 	t.Parallel()
 	h := start(t)
-	h.timeout = quick // what cannot be read is settled after a whole attempt
 	r := h.receive(t, "127.0.0.1", status(204))
 	c := h.complete(t, r.URL, "u", verified)
 	natstest.Plant(t, h.conn, topology.StreamCompletions, "claim."+string(c.ID)+".1")
@@ -126,7 +125,6 @@ func TestUnreadableClaimIsNeverSent(t *testing.T) {
 func TestUnreadableClaimUnderAtLeastOnce(t *testing.T) {
 	t.Parallel()
 	h := start(t)
-	h.timeout = quick // what cannot be read is settled after a whole attempt
 	r := h.receive(t, "127.0.0.1", status(204))
 	c := h.complete(t, r.URL, "u", verified)
 	natstest.Plant(t, h.conn, topology.StreamCompletions, "claim."+string(c.ID)+".1")
@@ -151,7 +149,6 @@ func TestUnreadableClaimAfterTheEndReopensNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := start(t)
-			h.timeout = quick // what cannot be read is settled after a whole attempt
 			r := h.receive(t, "127.0.0.1", status(204))
 			c := h.complete(t, r.URL, "u", verified)
 			config := h.config()
