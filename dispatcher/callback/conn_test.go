@@ -23,7 +23,7 @@ func becomeDead(t *testing.T, cn *callback.Conn) {
 func TestOneConnectionCarriesABurst(t *testing.T) {
 	for version, name := range map[uint16]string{tls.VersionTLS12: "TLS 1.2", tls.VersionTLS13: "TLS 1.3"} {
 		r := receive(t, &tls.Config{MinVersion: version, MaxVersion: version}, okAnswer)
-		c := newClient(10 * time.Second)
+		c := newClient(time.Minute)
 		cn := mustDial(t, c, r.url(t))
 		request := mustPrepare(t, c, r.url(t))
 		for i := range 5 {
@@ -63,7 +63,7 @@ func TestAnswersThatEndTheConnection(t *testing.T) {
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
 	} {
 		r := receive(t, nil, func(p peer) { p.say(answer) })
-		c := newClient(10 * time.Second)
+		c := newClient(time.Minute)
 		cn := mustDial(t, c, r.url(t))
 		if got := cn.Send(t.Context(), mustPrepare(t, c, r.url(t))); got.Verdict != delivered ||
 			got.Reusable {
@@ -105,7 +105,7 @@ func TestDeadConnectionsReleaseTheClaim(t *testing.T) {
 				<-idle
 				row.idle(p)
 			})
-			c := newClient(10 * time.Second)
+			c := newClient(time.Minute)
 			cn := mustDial(t, c, r.url(t))
 			if first := cn.Send(t.Context(), mustPrepare(t, c, r.url(t))); !first.Reusable || !cn.Alive() {
 				t.Fatalf("%s: %+v", name, first)
@@ -133,7 +133,7 @@ func TestDeadConnectionsReleaseTheClaim(t *testing.T) {
 
 func TestNothingIsSentForAnotherDestination(t *testing.T) {
 	r, other := receive(t, nil, okAnswer), receive(t, nil, okAnswer)
-	c := newClient(10 * time.Second)
+	c := newClient(time.Minute)
 	cn := mustDial(t, c, r.url(t))
 	for _, request := range []callback.Request{mustPrepare(t, c, other.url(t)), {}} {
 		if answer := cn.Send(t.Context(), request); answer.Verdict != facts.VerdictReleased ||
@@ -149,7 +149,7 @@ func TestNothingIsSentForAnotherDestination(t *testing.T) {
 // TestWriteThatFails: the count of bytes that the kernel accepted decides between released and unknown, byte
 // by byte.
 func TestWriteThatFails(t *testing.T) {
-	c := newClient(10 * time.Second)
+	c := newClient(time.Minute)
 	for taken, want := range map[int]facts.Verdict{
 		0: facts.VerdictReleased, 1: unknown, 5: unknown, 100: unknown,
 	} {
@@ -173,7 +173,7 @@ func TestWriteThatFails(t *testing.T) {
 
 func TestStoppedBeforeTheWriteIsReleased(t *testing.T) {
 	r := receive(t, nil, okAnswer)
-	c := newClient(10 * time.Second)
+	c := newClient(time.Minute)
 	cn := mustDial(t, c, r.url(t))
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
@@ -189,7 +189,7 @@ func TestStoppedBeforeTheWriteIsReleased(t *testing.T) {
 
 func TestTLSSessionsResume(t *testing.T) {
 	r := receive(t, nil, okAnswer)
-	c := newClient(10 * time.Second)
+	c := newClient(time.Minute)
 	for i := range 2 {
 		cn := mustDial(t, c, r.url(t))
 		if callback.DidResume(cn) != (i > 0) {

@@ -64,7 +64,7 @@ func TestReceiversWithoutAGoodTLSSession(t *testing.T) {
 		"other ALPN": {&tls.Config{NextProtos: []string{"spdy/3"}}, "no application protocol"},
 	} {
 		r := receive(t, row.config, okAnswer)
-		notSent := mustNotDial(t, newClient(10*time.Second), r.url(t))
+		notSent := mustNotDial(t, newClient(time.Minute), r.url(t))
 		if notSent.Class != failure.TLS || !strings.Contains(notSent.Detail, row.detail) {
 			t.Errorf("%s: %v; want %q", name, notSent, row.detail)
 		}

@@ -172,7 +172,7 @@ func TestHostileReceiversGetOnePostAndTheRightVerdict(t *testing.T) {
 func TestAnswerCutAtEveryByte(t *testing.T) {
 	const whole = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-A: b\r\n\r\nok"
 	statusLine := strings.Index(whole, "\n") + 1
-	c := newClient(10 * time.Second)
+	c := newClient(time.Minute)
 	for k := range len(whole) {
 		r := receive(t, nil, func(p peer) {
 			if k > 0 {
@@ -261,7 +261,7 @@ func TestRetryAfter(t *testing.T) {
 		r := receive(t, nil, func(p peer) {
 			p.say("HTTP/1.1 503 Busy\r\nRetry-After: " + field + "\r\nContent-Length: 4\r\n\r\nbusy")
 		})
-		answer := attempt(t.Context(), t, newClient(10*time.Second), r.url(t))
+		answer := attempt(t.Context(), t, newClient(time.Minute), r.url(t))
 		if answer.Status != 503 || answer.RetryAfter < want[0] || answer.RetryAfter > want[1] ||
 			answer.Body != "busy" {
 			t.Errorf("Retry-After %q: %+v", field, answer)
@@ -273,7 +273,7 @@ func TestAnswerIsCutAndMadeText(t *testing.T) {
 	r := receive(t, nil, func(p peer) {
 		p.say("HTTP/1.1 400 Bad\r\nContent-Length: 2000\r\n\r\n\xff<b>" + strings.Repeat("é", 998))
 	})
-	answer := attempt(t.Context(), t, newClient(10*time.Second), r.url(t))
+	answer := attempt(t.Context(), t, newClient(time.Minute), r.url(t))
 	if !strings.HasPrefix(answer.Body, "\uFFFD<b>éé") || len(answer.Body) < 1000 ||
 		len(answer.Body) > 1024+6 || !answer.Reusable {
 		t.Errorf("%d bytes %.20q, reusable %v", len(answer.Body), answer.Body, answer.Reusable)

@@ -13,7 +13,7 @@ import (
 func probe(t *testing.T, change func(*callback.Probe)) (received, callback.Answer) {
 	t.Helper()
 	r := receive(t, nil, okAnswer)
-	c := newClient(10 * time.Second)
+	c := newClient(time.Minute)
 	p := callback.Probe{Callback: callback.Callback{
 		URL: r.url(t), Session: testID, PlatformUserID: "u-1", GuildID: "g-1", Verified: true,
 		Secrets: []string{testSecret}, At: time.Now(),

@@ -34,7 +34,7 @@ func TestATunnelCarriesABurst(t *testing.T) {
 			}
 			e := startEgress(t, config, nil)
 			r := receive(t, &tls.Config{MinVersion: version, MaxVersion: version}, okAnswer)
-			c := clientThrough(mustProxy(t, e.value("us%20er:p%3Aw%40@")), 10*time.Second)
+			c := clientThrough(mustProxy(t, e.value("us%20er:p%3Aw%40@")), time.Minute)
 			cn := mustDial(t, c, r.url(t))
 			request := mustPrepare(t, c, r.url(t))
 			for i := range 5 {
@@ -80,7 +80,7 @@ func TestATunnelCarriesABurst(t *testing.T) {
 func TestNoCredentialsAreMadeUp(t *testing.T) {
 	e := startEgress(t, nil, nil)
 	r := receive(t, nil, okAnswer)
-	if answer := attempt(t.Context(), t, clientThrough(e.proxy(t), 10*time.Second),
+	if answer := attempt(t.Context(), t, clientThrough(e.proxy(t), time.Minute),
 		r.url(t)); answer.Verdict != delivered {
 		t.Errorf("%+v", answer)
 	}
@@ -117,7 +117,7 @@ func TestDeadTunnelsReleaseTheClaim(t *testing.T) {
 						row.idle(p)
 					}
 				})
-				c := clientThrough(e.proxy(t), 10*time.Second)
+				c := clientThrough(e.proxy(t), time.Minute)
 				cn := mustDial(t, c, r.url(t))
 				if first := cn.Send(t.Context(), mustPrepare(t, c, r.url(t))); !first.Reusable ||
 					!cn.Alive() {
@@ -156,7 +156,7 @@ func TestWriteThatFailsInATunnel(t *testing.T) {
 		} {
 			e := startEgress(t, config, nil)
 			r := receive(t, nil, okAnswer)
-			c := clientThrough(e.proxy(t), 10*time.Second)
+			c := clientThrough(e.proxy(t), time.Minute)
 			cn := mustDial(t, c, r.url(t))
 			callback.CutAfter(cn, taken)
 			answer := cn.Send(t.Context(), mustPrepare(t, c, r.url(t)))
@@ -416,7 +416,7 @@ func TestTheProxyMayBeNamedAndPrivate(t *testing.T) {
 		})
 		_, proxyPort, _ := strings.Cut(e.value(""), "127.0.0.1")
 		scheme, _, _ := strings.Cut(e.value(""), "127.0.0.1")
-		c := names.clientThrough(mustProxy(t, scheme+"proxy.example"+proxyPort), onlySecond, 10*time.Second)
+		c := names.clientThrough(mustProxy(t, scheme+"proxy.example"+proxyPort), onlySecond, time.Minute)
 		answer := attempt(t.Context(), t, c, mustURL(t, "https://hooks.example:"+port+"/"))
 		if answer.Verdict != delivered || answer.Address != "127.0.0.2:"+port || answer.Timing.DNS <= 0 {
 			t.Errorf("%+v", answer)
@@ -527,7 +527,7 @@ func TestTheTunnelBeginsRightAfterTheHeader(t *testing.T) {
 		} {
 			e := startEgress(t, config, func(c egressConn, target string) { c.forwardAfter(answer, target) })
 			r := receive(t, nil, okAnswer)
-			if got := attempt(t.Context(), t, clientThrough(e.proxy(t), 10*time.Second),
+			if got := attempt(t.Context(), t, clientThrough(e.proxy(t), time.Minute),
 				r.url(t)); got.Verdict != delivered {
 				t.Errorf("after %.40q: %+v", answer, got)
 			}
@@ -574,7 +574,7 @@ func TestProxyTriesTheNextAddress(t *testing.T) {
 	}
 	for _, code := range []string{"502", "503", "504", "403", "500", "404"} {
 		e := refusing(code)
-		answer := attempt(t.Context(), t, names.clientThrough(e.proxy(t), loopback, 10*time.Second), u)
+		answer := attempt(t.Context(), t, names.clientThrough(e.proxy(t), loopback, time.Minute), u)
 		if answer.Verdict != delivered || answer.Address != "127.0.0.2:"+port {
 			t.Errorf("after %s: %+v", code, answer)
 		}
@@ -595,7 +595,7 @@ func TestProxyTriesTheNextAddress(t *testing.T) {
 		{[]string{"503", ""}, 2, "closed the connection"},
 	} {
 		e := refusing(row.answers...)
-		notSent := mustNotDial(t, names.clientThrough(e.proxy(t), loopback, 10*time.Second), u)
+		notSent := mustNotDial(t, names.clientThrough(e.proxy(t), loopback, time.Minute), u)
 		if asked := e.targets(); notSent.Class != failure.Proxy ||
 			!strings.Contains(notSent.Detail, row.detail) || len(asked) != row.asked {
 			t.Errorf("after %q: %+v, asked %v", row.answers, notSent, asked)
@@ -607,7 +607,7 @@ func TestProxyTriesTheNextAddress(t *testing.T) {
 		c.say(map[bool]string{true: "HTTP/1.1 504 X\r\n\r\n",
 			false: "HTTP/1.1 403 X\r\n\r\n"}[strings.HasPrefix(to, "127.0.0.4")])
 	})
-	notSent := mustNotDial(t, names.clientThrough(e.proxy(t), loopback, 10*time.Second), u)
+	notSent := mustNotDial(t, names.clientThrough(e.proxy(t), loopback, time.Minute), u)
 	if notSent.Class != failure.Connect || !strings.Contains(notSent.Detail, "504") {
 		t.Errorf("%+v", notSent)
 	}
@@ -678,7 +678,7 @@ func TestGuardBehindAProxy(t *testing.T) {
 			}
 			c.forward(to)
 		})
-		client := zone(t, rows).clientThrough(e.proxy(t), policy, 10*time.Second)
+		client := zone(t, rows).clientThrough(e.proxy(t), policy, time.Minute)
 		for _, row := range rows {
 			guardOnce(t, client, policy, row, port)
 		}
@@ -708,7 +708,7 @@ func TestRebindingBehindAProxy(t *testing.T) {
 		return parseAddrs(map[bool]string{true: "127.0.0.2", false: "127.0.0.1"}[n == 1]), 0
 	})
 	e := startEgress(t, nil, nil)
-	c := s.clientThrough(e.proxy(t), onlySecond, 10*time.Second)
+	c := s.clientThrough(e.proxy(t), onlySecond, time.Minute)
 	if answer := attempt(t.Context(), t, c, u); answer.Verdict != delivered {
 		t.Errorf("%+v", answer)
 	}

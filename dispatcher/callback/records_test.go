@@ -60,7 +60,7 @@ func TestBeginningOfAnUnaskedAnswerEndsTheConnection(t *testing.T) {
 				defer close(ended)
 				answerAndBegin(l, &tls.Config{Certificates: []tls.Certificate{cert}}, bytes, together, later)
 			}()
-			c := newClient(10 * time.Second)
+			c := newClient(time.Minute)
 			u := mustURL(t, "https://"+l.Addr().String()+"/")
 			cn := mustDial(t, c, u)
 			first := cn.Send(t.Context(), mustPrepare(t, c, u))

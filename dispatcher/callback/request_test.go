@@ -21,7 +21,7 @@ import (
 func send(t *testing.T, cb callback.Callback, path string) received {
 	t.Helper()
 	r := receive(t, nil, okAnswer)
-	c := newClient(10 * time.Second)
+	c := newClient(time.Minute)
 	cb.URL = mustURL(t, "https://"+r.listener.Addr().String()+path)
 	request, err := c.Prepare(cb)
 	if err != nil {
