@@ -404,30 +404,50 @@ func TestCopyOfAStoreThatLostMessages(t *testing.T) {
 func TestCopySurvivesItsDisk(t *testing.T) {
 	prove.Only(t, "disk", "it mounts a small filesystem, as root")
 	t.Parallel()
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=2m"); err != nil {
+	disk := t.TempDir()
+	dir := filepath.Join(disk, "copy")
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=16m"); err != nil {
 		t.Fatalf("this proof mounts a small filesystem, which takes root on Linux: %v", err)
 	}
-	defer func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) }()
+	defer func() { _ = syscall.Unmount(disk, syscall.MNT_DETACH) }()
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	c := newCopied(t, dir)
+	fill(t, c.conn, 0)
 	c.start(t)
-	for round := 0; c.copier.State().Err == nil && round < 200; round++ {
-		fill(t, c.conn, round)
-		for i := range 5 {
-			publish(t, c.conn, topology.BucketSubject(topology.BucketSessions, fmt.Sprint(i)),
-				strings.Repeat("x", 20<<10))
+	c.upToDate(t)
+	others, err := os.Create(filepath.Join(disk, "others"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	round := 0
+	full := func() { // of other files, and there is something to copy
+		for err = nil; err == nil; {
+			_, err = others.Write(make([]byte, 4<<10))
 		}
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Fatal(err)
+		}
+		round++
+		publish(t, c.conn, topology.BucketSubject(topology.BucketSessions, fmt.Sprint(round%5)),
+			strings.Repeat("x", 20<<10))
 	}
 	natstest.Await(t, "the copy to say that its disk is full", func() bool {
+		full()
 		return errors.Is(c.copier.State().Err, syscall.ENOSPC)
 	})
 	natstest.Await(t, "the copy to be behind", func() bool {
+		full()
 		return c.copier.State().Lag(time.Now()) > transfer.MaxCopyLag
 	})
+	if err := others.Close(); err != nil {
+		t.Fatal(err)
+	}
 	if err := c.check(); err != nil {
 		t.Errorf("the copy on a full disk: %v", err)
 	}
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, "size=200m"); err != nil {
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", syscall.MS_REMOUNT, "size=200m"); err != nil {
 		t.Fatal(err)
 	}
 	c.upToDate(t)
@@ -436,10 +456,7 @@ func TestCopySurvivesItsDisk(t *testing.T) {
 		t.Errorf("after it has caught up: %+v", s)
 	}
 	pair{c.conn, c.restored(t)}.equal(t, 160)
-	if err := syscall.Unmount(dir, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(dir); err != nil {
+	if err := syscall.Unmount(disk, 0); err != nil {
 		t.Fatal(err)
 	}
 	c.start(t)
