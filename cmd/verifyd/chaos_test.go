@@ -54,8 +54,9 @@ const (
 	// walkAfter bounds how long users go on after the faults: where other tests take the processor, hundreds
 	// of them are behind by then. One who is cut off has no end of theirs.
 	walkAfter = 5 * time.Minute
-	// settleAfter is when others may settle a claim, with the callback timeout of 2 s of these processes.
-	settleAfter = 12 * time.Second
+	// settleAfter is when others may settle a claim: its owner begins within 5 s, has briefTime, and 5 s of
+	// margin follow.
+	settleAfter = 5*time.Second + briefTime + 5*time.Second
 )
 
 // The service runs as several processes, a NATS server, an edge and two dispatchers, which are killed with

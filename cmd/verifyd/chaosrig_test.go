@@ -209,8 +209,8 @@ type post struct {
 const witnessPath = "/witness"
 
 const (
-	// slowestAnswer is far below the callback's time-out of 2 s, on a busy machine too: an answer that comes
-	// too late would be an unknown that no fault made.
+	// slowestAnswer is far below a callback's time: an answer that comes too late would be unknown, and no
+	// fault would have made it so.
 	slowestAnswer = 200 * time.Millisecond
 	slowOneIn     = 3
 )
@@ -359,7 +359,7 @@ func newDeployment(t *testing.T) *deployment {
 	}
 	edge.env = append(edge.env, "VERIFYD_NATS_URL="+to, "VERIFYD_REPLICAS=1",
 		"VERIFYD_SECRET_KEY="+secretbox.NewKey().Encode(),
-		"VERIFYD_LOG_LEVEL=info")
+		"VERIFYD_LOG_LEVEL=info", briefly)
 	f.store = &victim{child: store, name: "store", rest: 5 * time.Second}
 	for i := range 2 {
 		c := &child{

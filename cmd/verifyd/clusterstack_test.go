@@ -226,7 +226,7 @@ func newProof(t *testing.T) *proof {
 		"VERIFYD_NETWORK_CLIENT_ID":     issuer.Settings().ClientID,
 		"VERIFYD_NETWORK_CLIENT_SECRET": issuer.Settings().ClientSecret,
 		"VERIFYD_CALLBACK_CA_FILE":      "/receivers.pem",
-		"VERIFYD_CALLBACK_ALLOW_CIDRS":  p.gateway + "/32", "VERIFYD_CALLBACK_TIMEOUT": "2s",
+		"VERIFYD_CALLBACK_ALLOW_CIDRS":  p.gateway + "/32", "VERIFYD_CALLBACK_TIMEOUT": briefTime.String(),
 		relayVariable: at.Host + "=" + away.Addr().String(), askVariable: p.gate.url(),
 		"VERIFYD_LOG_LEVEL": "warn", // a line per request would be all that is in there
 	})

@@ -106,6 +106,7 @@ const crashUsers = 4
 
 func crashOnce(t *testing.T, point string, n int, env ...string) tally {
 	c := newChild(t)
+	c.env = append(c.env, briefly)
 	c.env = append(c.env, env...)
 	key := c.makeKey(t, "Harbor Guild")
 	c.env = append(c.env, fmt.Sprintf("%s=%s:%d", crashVariable, point, n))

@@ -269,13 +269,14 @@ func TestTermDrains(t *testing.T) {
 // its result is stored.
 func TestTermDoesNotWaitForever(t *testing.T) {
 	t.Parallel()
-	c := newChild(t) // the callback's time-out is 2 s
+	c := newChild(t)
+	c.env = append(c.env, briefly)
 	answer := c.inbox.keepWaiting()
 	w := c.untilPosted(t)
 	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	cfg := config.Config{Dispatcher: true, CallbackTimeout: 2 * time.Second}
+	cfg := config.Config{Dispatcher: true, CallbackTimeout: briefTime}
 	select {
 	case err := <-c.exited:
 		if err != nil {

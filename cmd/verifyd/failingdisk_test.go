@@ -84,7 +84,7 @@ func failDiskOnce(t *testing.T, fail func(*natstest.Disk, testing.TB)) *toll {
 	c := newChild(t)
 	disk := natstest.NewDisk(t, filepath.Join(c.dir, "store"))
 	t.Cleanup(func() { c.kill() }) // before the filesystem goes
-	c.env = append(c.env, "VERIFYD_LOG_LEVEL=info")
+	c.env = append(c.env, "VERIFYD_LOG_LEVEL=info", briefly)
 	receiver := newCounter(t, c.inbox.ca, must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0")))
 	c.start(t)
 	key := c.makeKey(t, "Harbor Guild", "--rate-limit", "100000/s")

@@ -64,6 +64,7 @@ func boot(t *testing.T, change ...func(*config.Config)) *rig {
 		t.Fatal(err)
 	}
 	cfg.Listen, cfg.AdminListen = "127.0.0.1:0", "127.0.0.1:0"
+	cfg.CallbackTimeout = time.Minute // a slow handshake or answer is no other outcome
 	cfg.Now = func() time.Time { return time.Now().Add(time.Duration(r.offset.Load())) }
 	if natstest.OnCluster() {
 		key := secretbox.NewKey()

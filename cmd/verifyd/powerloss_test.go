@@ -63,7 +63,7 @@ func TestPowerLoss(t *testing.T) {
 			c := newChild(t)
 			disk := natstest.NewDisk(t, filepath.Join(c.dir, "store"))
 			t.Cleanup(func() { c.kill() }) // before the filesystem goes
-			c.env = append(c.env, "VERIFYD_SYNC="+mode)
+			c.env = append(c.env, "VERIFYD_SYNC="+mode, briefly)
 			t.Cleanup(c.inbox.keepWaiting())
 			c.start(t)
 			key := c.makeKey(t, "Harbor Guild", "--rate-limit", "100000/s")

@@ -46,7 +46,7 @@ func TestResultOutlastsAPause(t *testing.T) {
 	d := f.dispatchers[0]
 	f.dispatchers[1].kill() // it would settle the attempt
 	d.kill()
-	d.env = append(d.env, stopVariable+"="+crashpoint.BeforeResult)
+	d.env = append(d.env, stopVariable+"="+crashpoint.BeforeResult, "VERIFYD_CALLBACK_TIMEOUT=1m")
 	if err := errors.Join(d.run(), d.comesUp(t.Context())); err != nil {
 		t.Fatal(err)
 	}
