@@ -78,7 +78,7 @@ func verifydAs(t *testing.T, c *child, args ...string) (code int, out, errOut st
 	cmd.Env = append(os.Environ(), c.env...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	_ = cmd.Run() // the code says it
+	_ = runTied(cmd) // the code says it
 	return cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()
 }
 

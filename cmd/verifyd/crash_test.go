@@ -140,15 +140,16 @@ func (c *child) run() error {
 	c.cmd = exec.Command(c.binary(), append(slices.Clone(c.argv), c.args...)...)
 	c.cmd.Env = append(os.Environ(), c.env...)
 	c.cmd.Stdout, c.cmd.Stderr = c.log, c.log
-	if err := c.cmd.Start(); err != nil {
+	ended, err := startTied(c.cmd)
+	if err != nil {
 		return err
 	}
 	c.exited, c.gone = make(chan error, 1), make(chan struct{})
-	go func(cmd *exec.Cmd, exited chan error, gone chan struct{}) {
-		exited <- cmd.Wait()
+	go func(exited chan error, gone chan struct{}) {
+		exited <- <-ended
 		close(exited)
 		close(gone)
-	}(c.cmd, c.exited, c.gone)
+	}(c.exited, c.gone)
 	return nil
 }
 
@@ -214,7 +215,7 @@ func (c *child) command(t *testing.T, args ...string) (out string, err error) {
 	cmd.Env = append(os.Environ(), c.env...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
+	if err := runTied(cmd); err != nil {
 		return stdout.String(), errors.New(stderr.String())
 	}
 	return strings.TrimSpace(stdout.String()), nil

@@ -55,7 +55,7 @@ func (e *elsewhereRig) run(t *testing.T, token string, args ...string) (code int
 		childVariable + "=1", "VERIFYD_SERVER=" + e.url, "VERIFYD_TOKEN_FILE=" + file,
 		"VERIFYD_SERVER_CA_FILE=" + e.ca,
 	}
-	err := cmd.Run()
+	err := runTied(cmd)
 	if cmd.ProcessState == nil {
 		t.Fatal(err)
 	}

@@ -111,8 +111,10 @@ func (m *moving) move(t *testing.T, crash string, args ...string) (out string, e
 	if crash != "" {
 		cmd.Env = append(cmd.Env, crashVariable+"="+crash)
 	}
-	text, err := cmd.CombinedOutput()
-	return string(text), err
+	var said buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	err = runTied(cmd)
+	return said.String(), err
 }
 
 // dies runs a move that is killed at a point.

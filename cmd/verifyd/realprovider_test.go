@@ -126,13 +126,14 @@ func (p *realProvider) writeKey(t *testing.T, name string, key any) {
 func (p *realProvider) serve(t *testing.T, up string, cmd *exec.Cmd) {
 	t.Helper()
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = p.dir, p.log, p.log, &syscall.SysProcAttr{
-		Setpgid: true, Pdeathsig: syscall.SIGTERM,
+		Setpgid: true, Pdeathsig: syscall.SIGTERM, // it ends its workers
 	}
-	if err := cmd.Start(); err != nil {
+	ended, err := startTied(cmd)
+	if err != nil {
 		t.Fatal(err)
 	}
 	gone := make(chan struct{})
-	go func() { defer close(gone); _ = cmd.Wait() }()
+	go func() { defer close(gone); <-ended }()
 	t.Cleanup(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // with the workers that it has started
 		<-gone

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -43,13 +44,21 @@ func Start(file string, args, env []string, stdin io.Reader, stdout io.Writer) (
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = stdin, stdout, p.log
 	p.cmd.SysProcAttr = notOrphaned()
 	p.Began = time.Now()
-	if err := p.cmd.Start(); err != nil {
+	started := make(chan error)
+	go func() {
+		// The kernel kills a child when the thread ends that has started it: this one stays.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := p.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = p.cmd.Wait() // its log shows how it ended
+			close(exited)
+		}
+	}()
+	if err := <-started; err != nil {
 		return nil, fmt.Errorf("start %s %s: %w", file, args[0], err)
 	}
-	go func() {
-		_ = p.cmd.Wait() // its log shows how it ended
-		close(exited)
-	}()
 	return p, nil
 }
 
