@@ -212,7 +212,7 @@ func TestDeletedAccountOwesItsOutcomes(t *testing.T) {
 		p, err := b.Open(t.Context(), open.VerifyURL)
 		return err == nil && p.Title() == "No longer needed"
 	})
-	if _, out, said := r.runOnceThere(t, "explain", open.Session); !strings.Contains(out,
+	if _, out, said := r.run(t, "explain", open.Session); !strings.Contains(out,
 		"its account was deleted") {
 		t.Errorf("explain:\n%s\n%s", out, said)
 	}
@@ -224,7 +224,7 @@ func TestDeletedAccountOwesItsOutcomes(t *testing.T) {
 		t.Errorf("a repeat by its name: %d %s", code, said)
 	}
 
-	if _, out, _ := r.runOnceThere(t, "account", "audit", a.ID); !strings.Contains(out, "account.deleted") ||
+	if _, out, _ := r.run(t, "account", "audit", a.ID); !strings.Contains(out, "account.deleted") ||
 		!strings.Contains(out, "account.sessions_canceled") {
 		t.Errorf("its log:\n%s", out)
 	}

@@ -22,7 +22,6 @@ import (
 	"verifyd/cmd/verifyd/service"
 	"verifyd/dispatcher/callback/localca"
 	"verifyd/edge/account"
-	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/secretbox"
 )
@@ -120,23 +119,6 @@ func (r *rig) reach() []string {
 func (r *rig) run(t *testing.T, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	return verifyd(t, append(args, r.reach()...)...)
-}
-
-// runOnceThere is run for a command that only reads: it is run again if the store is too slow.
-func (r *rig) runOnceThere(t *testing.T, args ...string) (code int, out, errOut string) {
-	t.Helper()
-	return onceThere(t, append(args, r.reach()...)...)
-}
-
-// onceThere runs a command that only reads, and runs it again if the store is too slow.
-func onceThere(t *testing.T, args ...string) (code int, out, errOut string) {
-	t.Helper()
-	natstest.Await(t, "the store answers in time", func() bool {
-		code, out, errOut = verifyd(t, args...)
-		return code == 0 || !strings.Contains(errOut, natsconf.ErrUnavailable.Error()) &&
-			!strings.Contains(errOut, context.DeadlineExceeded.Error())
-	})
-	return code, out, errOut
 }
 
 // enroll creates an account and a key, and waits until the program has them.

@@ -139,7 +139,7 @@ func TestCommandsMakeNoStoreOnServers(t *testing.T) {
 		{"key", "list"}, {"account", "create", "Harbor Guild"},
 		{"key", "create", "--account", "Harbor Guild"},
 	} {
-		code, _, errOut := onceThere(t, append(line, on...)...)
+		code, _, errOut := verifyd(t, append(line, on...)...)
 		if code != exitUsage {
 			t.Errorf("%v: exit %d: %s", line, code, errOut)
 		}
@@ -149,7 +149,7 @@ func TestCommandsMakeNoStoreOnServers(t *testing.T) {
 		append([]string{"account", "create", "Harbor Guild", "--new-store"}, on...)...); code != 0 {
 		t.Fatalf("with --new-store: exit %d: %s", code, errOut)
 	}
-	if code, out, errOut := onceThere(t, append([]string{"account", "list"}, on...)...); code != 0 ||
+	if code, out, errOut := verifyd(t, append([]string{"account", "list"}, on...)...); code != 0 ||
 		!strings.Contains(out, "Harbor Guild") {
 		t.Errorf("behind it: exit %d: %s%s", code, out, errOut)
 	}

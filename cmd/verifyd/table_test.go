@@ -90,11 +90,11 @@ func TestEveryTableAsJSON(t *testing.T) {
 			continue
 		}
 		line := append(strings.Fields(path), args...)
-		_, text, errOut := r.runOnceThere(t, line...)
+		_, text, errOut := r.run(t, line...)
 		if path == "backup" {
 			text, line[len(line)-1] = errOut, file+".json"
 		}
-		code, out, errOut := r.runOnceThere(t, append(line, "--json")...)
+		code, out, errOut := r.run(t, append(line, "--json")...)
 		doc := map[string]any{}
 		if err := json.Unmarshal([]byte(out), &doc); err != nil || code != 0 {
 			t.Errorf("%s: exit %d, %v: %s%s", path, code, err, out, errOut)
