@@ -14,6 +14,7 @@ import (
 
 	"verifyd/dispatcher/callback"
 	"verifyd/dispatcher/callback/localca"
+	"verifyd/natsconf/natstest"
 )
 
 // egress is a real egress proxy on loopback that records what it is asked for and behaves as the test says.
@@ -183,7 +184,7 @@ func (e *egress) isLeft() bool {
 	select {
 	case <-done:
 		return true
-	case <-time.After(10 * time.Second):
+	case <-time.After(natstest.TestTimeout):
 		return false
 	}
 }

@@ -26,15 +26,22 @@ func WaitReadable(cn *Conn) error {
 // DidResume reports whether the TLS session was resumed.
 func DidResume(cn *Conn) bool { return cn.tls.ConnectionState().DidResume }
 
-// Stall makes connections to one address hang in the middle, as when nothing answers a SYN.
-func Stall(c *Client, ip string) {
+// Stall makes connections to one address hang in the middle, as when nothing answers a SYN, until they are
+// given up or end is called.
+func Stall(c *Client, ip string) (end func()) {
+	hang := make(chan struct{})
 	c.dialer.ControlContext = func(ctx context.Context, network, address string, raw syscall.RawConn) error {
 		if strings.HasPrefix(address, ip+":") {
-			<-ctx.Done()
-			return ctx.Err()
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-hang:
+				return syscall.ETIMEDOUT
+			}
 		}
 		return c.config.Policy.Control(network, address, raw)
 	}
+	return func() { close(hang) }
 }
 
 // Watch calls seen for each address that the client's own guard lets a socket connect to, right before it

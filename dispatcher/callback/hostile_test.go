@@ -149,22 +149,30 @@ func TestHostileReceiversGetOnePostAndTheRightVerdict(t *testing.T) {
 			_ = cn.Close()
 		})
 	}
+	still := holdsOn(func() {
+		for _, r := range receivers {
+			r.stop()
+		}
+	})
 	sending.Wait()
+	if !still() {
+		t.Fatal("a worker is held until its receiver ends")
+	}
+	longest := time.Duration(0)
 	for i, row := range hostile {
 		got := answers[i]
+		longest = max(longest, got.Timing.Total)
 		if got.Verdict != row.verdict || got.Class != row.class || got.Status != row.status {
 			t.Errorf("%s: got %s/%s %d (%s)", row.name, got.Verdict, got.Class, got.Status, got.Detail)
 		}
 		if (got.Detail == "") != (row.verdict == delivered) || strings.Contains(got.Detail, "MARKER") {
 			t.Errorf("%s: detail %q", row.name, got.Detail)
 		}
-		if got.Timing.Total > quick+time.Second {
-			t.Errorf("%s: the worker was held for %v", row.name, got.Timing.Total)
-		}
 		if posts := receivers[i].stop(); len(posts) != 1 {
 			t.Errorf("%s: %d POSTs received", row.name, len(posts))
 		}
 	}
+	t.Logf("figures: with a timeout of %s a worker was held for at most %s", quick, longest)
 }
 
 // TestAnswerCutAtEveryByte resets the connection after k bytes of the answer: unknown before the status
@@ -194,14 +202,15 @@ func TestAnswerCutAtEveryByte(t *testing.T) {
 	}
 }
 
-// TestTheVerdictDoesNotWaitForTheRest: with a minute for the whole attempt, a receiver that hangs after its
-// status line gets only the grace.
+// TestTheVerdictDoesNotWaitForTheRest: with hours for the whole attempt, a receiver that hangs after its
+// status line gets only the grace, and still hangs when the attempt is over.
 func TestTheVerdictDoesNotWaitForTheRest(t *testing.T) {
 	t.Parallel()
 	for _, said := range []string{"HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok"} {
 		r := receive(t, nil, func(p peer) { p.say(said) })
-		answer := attempt(t.Context(), t, newClient(time.Minute), r.url(t))
-		if answer.Verdict != delivered || answer.Timing.Total > 20*time.Second {
+		still := holdsOn(func() { r.stop() })
+		answer := attempt(t.Context(), t, newClient(lasting), r.url(t))
+		if !still() || answer.Verdict != delivered {
 			t.Errorf("after %q: %+v", said, answer)
 		}
 	}
@@ -210,11 +219,10 @@ func TestTheVerdictDoesNotWaitForTheRest(t *testing.T) {
 func TestStoppingEndsAnAttemptAtOnce(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	r := receive(t, nil, func(peer) { stop() })
-	began := time.Now()
-	answer := attempt(ctx, t, newClient(time.Minute), r.url(t))
-	if answer.Verdict != unknown || answer.Class != failure.Timeout ||
-		time.Since(began) > 20*time.Second {
-		t.Errorf("%+v after %v", answer, time.Since(began))
+	still := holdsOn(func() { r.stop() })
+	answer := attempt(ctx, t, newClient(lasting), r.url(t))
+	if !still() || answer.Verdict != unknown || answer.Class != failure.Timeout {
+		t.Errorf("%+v", answer)
 	}
 }
 
@@ -226,8 +234,9 @@ func TestStoppingAfterTheStatusLineKeepsTheVerdict(t *testing.T) {
 		stop()
 	})
 	// Whether the status line or the stop is seen first is a race; both verdicts are true, and no other is.
-	answer := attempt(ctx, t, newClient(time.Minute), r.url(t))
-	if answer.Verdict != delivered && answer.Verdict != unknown || answer.Reusable {
+	still := holdsOn(func() { r.stop() })
+	answer := attempt(ctx, t, newClient(lasting), r.url(t))
+	if !still() || answer.Verdict != delivered && answer.Verdict != unknown || answer.Reusable {
 		t.Errorf("%+v", answer)
 	}
 }

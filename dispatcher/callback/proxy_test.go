@@ -266,7 +266,11 @@ func TestProxiesThatGiveNoTunnel(t *testing.T) {
 			proxy, u := mustProxy(t, e.value("user:MARKER@")), r.url(t)
 			dialling.Go(func() {
 				if !strings.Contains(row.detail, waitsFor(quick)) {
-					noTunnel(t, row.name, clientThrough(proxy, 20*time.Second), u, row.class, row.detail)
+					still := holdsOn(e.stop)
+					noTunnel(t, row.name, clientThrough(proxy, lasting), u, row.class, row.detail)
+					if !still() {
+						t.Errorf("%s: the dial waits until the proxy ends", row.name)
+					}
 					return
 				}
 				// a busy machine may need more time to get as far as to ask
@@ -316,8 +320,7 @@ func wantNoTunnel(t *testing.T, name string, cn *callback.Conn, err error, u url
 	if notSent.Class != class || !strings.Contains(notSent.Detail, detail) || notSent.Detail == "" {
 		t.Errorf("%s: %v; want %s: %q", name, notSent, class, detail)
 	}
-	if notSent.Address != u.HostPort() || notSent.Timing.TLS != 0 || notSent.Timing.Connect <= 0 ||
-		notSent.Timing.Total > 10*time.Second {
+	if notSent.Address != u.HostPort() || notSent.Timing.TLS != 0 || notSent.Timing.Connect <= 0 {
 		t.Errorf("%s: %+v", name, notSent)
 	}
 	if all := fmt.Sprint(notSent, notSent.Err); strings.Contains(all, "MARKER") ||
@@ -627,10 +630,10 @@ func TestASilentAddressBehindAProxyDelaysOnly(t *testing.T) {
 			}
 			c.forward(to)
 		})
-		c := serveNames(t, always("127.0.0.3", "127.0.0.2")).clientThrough(e.proxy(t), loopback, time.Minute)
+		c := serveNames(t, always("127.0.0.3", "127.0.0.2")).clientThrough(e.proxy(t), loopback, lasting)
+		still := holdsOn(e.stop)
 		answer := attempt(t.Context(), t, c, mustURL(t, "https://hooks.example:"+port+"/"))
-		if answer.Verdict != delivered || answer.Address != "127.0.0.2:"+port ||
-			answer.Timing.Connect > 20*time.Second {
+		if !still() || answer.Verdict != delivered || answer.Address != "127.0.0.2:"+port {
 			t.Errorf("%+v", answer)
 		}
 	})
@@ -640,16 +643,16 @@ func TestStoppingWhileTheProxyIsAsked(t *testing.T) {
 	bothWays(t, func(t *testing.T, config *tls.Config) {
 		ctx, stop := context.WithCancel(t.Context())
 		e := startEgress(t, config, func(c egressConn, _ string) { stop(); c.hold() })
-		began := time.Now()
-		cn, err := clientThrough(e.proxy(t), time.Minute).Dial(ctx, mustURL(t, "https://"+closedPort(t)+"/"))
+		still := holdsOn(e.stop)
+		cn, err := clientThrough(e.proxy(t), lasting).Dial(ctx, mustURL(t, "https://"+closedPort(t)+"/"))
 		if err == nil {
 			_ = cn.Close()
 			t.Fatal("dialled")
 		}
 		notSent, ok := errors.AsType[*callback.NotSent](err)
-		if !ok || notSent.Class != failure.Connect || !strings.HasPrefix(notSent.Detail, "stopped") ||
-			time.Since(began) > 20*time.Second {
-			t.Errorf("%+v after %v", notSent, time.Since(began))
+		if !still() || !ok || notSent.Class != failure.Connect ||
+			!strings.HasPrefix(notSent.Detail, "stopped") {
+			t.Errorf("%+v", notSent)
 		}
 	})
 }

@@ -37,6 +37,10 @@ const (
 	// quick is the attempt's timeout in tests that wait for it. It leaves a loaded machine time for a
 	// handshake.
 	quick = 2 * time.Second
+
+	// lasting is the attempt's timeout in tests of what ends sooner: it is longer than peers hold on
+	// (holdsOn), so that an attempt that waits for its timeout is seen.
+	lasting = 60 * natstest.TestTimeout
 )
 
 var (
@@ -238,6 +242,12 @@ func mustNotDial(t *testing.T, c *callback.Client, u urlpolicy.URL) *callback.No
 		t.Fatalf("Dial = %v; want a NotSent", err)
 	}
 	return notSent
+}
+
+// holdsOn ends peers by stop only when a test is stuck. still reports that they have held on until now, and
+// that what has ended meanwhile did not wait for them.
+func holdsOn(stop func()) (still func() bool) {
+	return time.AfterFunc(natstest.TestTimeout, stop).Stop
 }
 
 // attempt makes one whole attempt.
