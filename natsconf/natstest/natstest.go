@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"maps"
 	"math"
 	"net/url"
@@ -151,7 +150,7 @@ func Bare(tb testing.TB, dir string) (address string) {
 		}
 	})
 	Serve(tb, e)
-	<-e.Ready()
+	Receive(tb, "the server is ready", e.Ready())
 	return endpointURL(tb, dir)
 }
 
@@ -273,39 +272,6 @@ func OnlyEntry(tb testing.TB, kv jetstream.KeyValue) (e jetstream.KeyValueEntry)
 		return err == nil && e != nil
 	})
 	return e
-}
-
-// awaitLook is how long Await looks away: watching without a pause would take the processor from what is
-// awaited.
-const awaitLook = 5 * time.Millisecond
-
-// Await waits until something is so; what names it for the failure. It is called from the test's own
-// goroutine.
-func Await(tb testing.TB, what string, is func() bool) {
-	tb.Helper()
-	look := time.NewTicker(awaitLook)
-	defer look.Stop()
-	for late := time.After(TestTimeout); !is(); {
-		select {
-		case <-look.C:
-		case <-late:
-			tb.Fatalf("not within %s: %s", TestTimeout, what)
-		}
-	}
-}
-
-// AwaitConsumers waits until a stream has as many consumers: a cluster counts a deleted one for a moment
-// more. It fails the test if readings left theirs to the server, which deletes them after 30 s.
-func AwaitConsumers(tb testing.TB, c *natsconf.Conn, stream string, many int) {
-	tb.Helper()
-	began := time.Now()
-	Await(tb, fmt.Sprintf("%s has %d consumers", stream, many), func() bool {
-		s, err := c.JS.Stream(tb.Context(), stream)
-		return err == nil && s.CachedInfo().State.Consumers == many
-	})
-	if took := time.Since(began); took > 20*time.Second {
-		tb.Errorf("the consumers of readings stayed on %s for %s: they were left to the server", stream, took)
-	}
 }
 
 // Patient returns a context under which calls to the store wait for it, as those of requests do (package
