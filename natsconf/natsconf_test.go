@@ -61,7 +61,7 @@ func TestConnectionsComeBackAfterTheServerRestarts(t *testing.T) {
 		t.Errorf("publish without a server: %v", err)
 	}
 	natstest.Serve(t, e)
-	<-back
+	natstest.Receive(t, "the connection is back", back)
 	if _, err := w.Publish(t.Context(),
 		&nats.Msg{Subject: "completion.a", Data: []byte("2")}); !errors.Is(err, natsconf.ErrConflict) {
 		t.Errorf("after the restart: %v, want the first message's conflict", err)

@@ -23,7 +23,7 @@ func TestMessagesAreOfferedUntilTaken(t *testing.T) {
 	w := natstest.Writer(t, conn, "ONE")
 	const each = 3
 	patient := natstest.Patient(t) // making a stream may take a disk longer than a caller that does not wait
-	fates, before := make(chan error), conn.NC.Stats().OutMsgs
+	fates, before := make(chan error, 2*each), conn.NC.Stats().OutMsgs
 	for n := range each {
 		go func() {
 			_, err := w.Publish(patient, &nats.Msg{Subject: fmt.Sprintf("one.s%d", n)})
@@ -45,7 +45,7 @@ func TestMessagesAreOfferedUntilTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 * each {
-		if err := <-fates; err != nil {
+		if err := natstest.Receive(t, "a write ends", fates); err != nil {
 			t.Error(err)
 		}
 	}
@@ -76,13 +76,14 @@ func TestMessagesWithoutALeaderAreNotStored(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	before = conn.NC.Stats().OutMsgs
-	result := make(chan error)
+	result := make(chan error, 1)
 	go func() {
 		result <- conn.PublishBatch(ctx, "ONE", &nats.Msg{Subject: "one.1"}, &nats.Msg{Subject: "one.2"})
 	}()
 	natstest.Await(t, "it is offered", func() bool { return conn.NC.Stats().OutMsgs > before+1 })
 	leave()
-	if err := <-result; !errors.Is(err, natsconf.ErrUnavailable) || errors.Is(err, natsconf.ErrUncertain) {
+	if err := natstest.Receive(t, "the batch ends", result); !errors.Is(err, natsconf.ErrUnavailable) ||
+		errors.Is(err, natsconf.ErrUncertain) {
 		t.Errorf("after the caller has left: %v", err)
 	}
 }
@@ -124,7 +125,11 @@ func TestUnansweredWriteIsSentAgain(t *testing.T) {
 	}
 	leads := make(chan error, 1)
 	go func() {
-		<-vanished
+		select {
+		case <-vanished:
+		case <-t.Context().Done():
+			return
+		}
 		config := s.CachedInfo().Config
 		config.Subjects = []string{"one"}
 		_, err := conn.JS.UpdateStream(t.Context(), config)
@@ -135,7 +140,10 @@ func TestUnansweredWriteIsSentAgain(t *testing.T) {
 	err = conn.Update(ctx, "ONE", "one", func(*jetstream.RawStreamMsg) (*nats.Msg, error) {
 		return &nats.Msg{}, nil
 	})
-	if err = errors.Join(err, <-leads); err != nil {
+	if err != nil {
+		t.Fatal(err) // and the message need not have been sent
+	}
+	if err := natstest.Receive(t, "the stream takes the subject", leads); err != nil {
 		t.Error(err)
 	}
 }

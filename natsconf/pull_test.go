@@ -48,7 +48,7 @@ func TestPullFromADeletedConsumer(t *testing.T) {
 		return ended
 	}
 	ended := pull(t.Context())
-	if s := <-got; s != "completion.a" {
+	if s := natstest.Receive(t, "the message comes", got); s != "completion.a" {
 		t.Errorf("got %s", s)
 	}
 	drop.Store(true)
@@ -67,11 +67,11 @@ func TestPullFromADeletedConsumer(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended = pull(ctx)
-	if s := <-got; s != "completion.a" {
+	if s := natstest.Receive(t, "the message comes", got); s != "completion.a" {
 		t.Errorf("got %s", s)
 	}
 	stop()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
+	if err := natstest.Receive(t, "a stopped pull ends", ended); !errors.Is(err, context.Canceled) {
 		t.Errorf("it ended with %v", err)
 	}
 }

@@ -320,7 +320,7 @@ func TestManySubjectsAreRequestedAtOnce(t *testing.T) {
 		t.Error("more than eight questions are under way")
 	}
 	release()
-	got := <-read
+	got := natstest.Receive(t, "the reading ends", read)
 	all := subjects(got.msgs)
 	slices.Sort(all)
 	slices.Sort(days)

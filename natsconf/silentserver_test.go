@@ -91,10 +91,11 @@ func TestSilentServerIsLeft(t *testing.T) {
 		natsconf.ErrNotFound) {
 		t.Errorf("over the new connection: %v", err)
 	}
-	if err := <-opened; err != nil {
+	if err := natstest.Receive(t, "a start meanwhile ends", opened); err != nil {
 		t.Errorf("a start meanwhile: %v", err)
 	}
-	if err := <-asked; !errors.Is(err, natsconf.ErrNotFound) {
+	if err := natstest.Receive(t, "a read that waits ends", asked); !errors.Is(err,
+		natsconf.ErrNotFound) {
 		t.Errorf("a read that waits: %v", err)
 	}
 }

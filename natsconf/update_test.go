@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -167,33 +168,37 @@ func TestUpdateWithoutAnAnswer(t *testing.T) {
 			stream, subject := topology.BucketStream(topology.BucketStore),
 				topology.BucketSubject(topology.BucketStore,
 					"test."+strconv.Itoa(int(c.lost))+strconv.FormatBool(c.other))
-			var other sync.WaitGroup
-			defer other.Wait()
+			edits, result := 0, make(chan error, 1)
+			go func() {
+				result <- conn.Update(t.Context(), stream, subject,
+					func(m *jetstream.RawStreamMsg) (*nats.Msg, error) {
+						edits++
+						lost.Store(c.lost)
+						return increment(m)
+					})
+			}()
 			if c.other {
-				other.Go(func() {
-					<-dropped
-					if c.lost == answer {
-						natstest.Await(t, "the message is stored", func() bool {
-							_, err := direct.Last(t.Context(), stream, subject)
-							return err == nil
-						})
-					}
-					if err := direct.Update(t.Context(), stream, subject, increment); err != nil {
-						t.Error(err)
-					}
-				})
+				select {
+				case <-dropped:
+				case err := <-result:
+					t.Fatalf("before anything was lost: %v", err)
+				case <-time.After(natstest.TestTimeout):
+					t.Fatal("nothing was lost")
+				}
+				if c.lost == answer {
+					natstest.Await(t, "the message is stored", func() bool {
+						_, err := direct.Last(t.Context(), stream, subject)
+						return err == nil
+					})
+				}
+				if err := direct.Update(t.Context(), stream, subject, increment); err != nil {
+					t.Error(err)
+				}
 			}
-			edits := 0
-			err = conn.Update(t.Context(), stream, subject,
-				func(m *jetstream.RawStreamMsg) (*nats.Msg, error) {
-					edits++
-					lost.Store(c.lost)
-					return increment(m)
-				})
+			err = natstest.Receive(t, "the update ends", result)
 			if !errors.Is(err, c.kind) || edits != 1 {
 				t.Errorf("after %d edits the error is %v, want %v", edits, err, c.kind)
 			}
-			other.Wait()
 			wantCount(t, direct, subject, c.want)
 		})
 	}

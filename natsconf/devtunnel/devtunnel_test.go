@@ -83,7 +83,8 @@ func TestHandedOverAndAnswered(t *testing.T) {
 	if err != nil || got != want {
 		t.Errorf("Hand = %+v, %v", got, err)
 	}
-	if err := r.Answer(t.Context(), key, <-exchange, want); !errors.Is(err, devtunnel.ErrOver) {
+	taken := natstest.Receive(t, "a listener takes the callback", exchange)
+	if err := r.Answer(t.Context(), key, taken, want); !errors.Is(err, devtunnel.ErrOver) {
 		t.Errorf("a second answer: %v", err)
 	}
 	if len(other.Callbacks()) != 0 {
@@ -106,13 +107,9 @@ func TestUnreadWasNotSent(t *testing.T) {
 		}
 		ended <- a
 	}()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for len(p.Callbacks()) == 0 {
-		<-tick.C
-	}
+	natstest.Await(t, "the callback is handed over", func() bool { return len(p.Callbacks()) > 0 })
 	p.Close()
-	if a := <-ended; a.Sent || a.Status != 0 || a.Detail == "" {
+	if a := natstest.Receive(t, "the callback ends", ended); a.Sent || a.Status != 0 || a.Detail == "" {
 		t.Errorf("%+v", a)
 	}
 }

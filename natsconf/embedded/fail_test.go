@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 
 	"verifyd/natsconf/embedded"
+	"verifyd/natsconf/natstest"
 )
 
 // open opens a data directory until the test ends; nothing runs on it yet.
@@ -38,9 +40,11 @@ func TestFailureOfTheServerBeforeStopsNothing(t *testing.T) {
 	case <-e.Ready():
 	case err := <-ended:
 		t.Fatalf("it ended with %v", err)
+	case <-time.After(natstest.TestTimeout):
+		t.Fatal("it is not ready")
 	}
 	stop()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
+	if err := natstest.Receive(t, "it ends", ended); !errors.Is(err, context.Canceled) {
 		t.Errorf("it ended with %v", err)
 	}
 }

@@ -145,9 +145,11 @@ func TestCopiesWaitForServersThatJoin(t *testing.T) {
 		t.Log(err) // on a busy machine another fault may come first; what ends the start comes below
 	case err := <-up:
 		t.Fatalf("it is not waited for: %v", err)
+	case <-time.After(natstest.TestTimeout):
+		t.Fatal("nothing is told about the wait")
 	}
 	trio.Start(t, "n3")
-	if err := <-up; err != nil {
+	if err := natstest.Receive(t, "the start ends", up); err != nil {
 		t.Error(err)
 	}
 }

@@ -27,12 +27,12 @@ func TestTopologyIsTheOperators(t *testing.T) {
 	edge.Update, edge.Waiting = true, []func(error){func(err error) { told <- err }}
 	up := make(chan error, 1)
 	go func() { up <- edge.EnsureAtBoot(t.Context()) }()
-	<-told
+	natstest.Receive(t, "it tells that it waits", told)
 	operator := provision.Ensurer{Conn: e.Connect(t, permission.RoleOperator), Topology: table, Update: true}
 	if err := operator.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-up; err != nil {
+	if err := natstest.Receive(t, "the start ends", up); err != nil {
 		t.Fatal(err)
 	}
 	if len(told) > 0 {
