@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
@@ -287,18 +286,36 @@ func TestStoredTryIsNotLost(t *testing.T) {
 		Pending:     natstest.Writer(t, h.conn, topology.BucketStream(topology.BucketSessions)),
 		Completions: natsconf.NewWriter(h.conn, topology.StreamCompletions),
 	})
-	soon, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	if c, err := deaf.Confirm(soon, s, s.PlatformUserID, code); err == nil {
-		t.Fatalf("without its outcome: %+v", c)
+	// the process ends when the try is stored
+	ends := func(code string, tried int) {
+		t.Helper()
+		ctx, end := context.WithCancel(t.Context())
+		defer end()
+		result := make(chan error, 1)
+		go func() {
+			_, err := deaf.Confirm(ctx, s, s.PlatformUserID, code)
+			result <- err
+		}()
+		natstest.AwaitEqual(t, "the number of stored tries", tried, func() int {
+			p, err := h.store.ProgressOf(t.Context(), s.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(p.Tried)
+		})
+		end()
+		if err := natstest.Receive(t, "the process ends", result); err == nil {
+			t.Fatal("without its outcome it is well")
+		}
 	}
-	for range proof.MaxTries {
-		_, _ = deaf.Confirm(soon, s, s.PlatformUserID, other(code))
+	ends(code, 1)
+	for n := range proof.MaxTries - 1 {
+		ends(fmt.Sprintf("%06d", n), n+2)
 	}
 	if c, err := h.store.Confirm(t.Context(), s, s.PlatformUserID, code); err != nil || !c.Verified() {
 		t.Errorf("again: %+v, %v", c, err)
 	}
-	if p, err := h.store.ProgressOf(t.Context(), s.ID); err != nil || len(p.Tried) != 1 {
+	if p, err := h.store.ProgressOf(t.Context(), s.ID); err != nil || len(p.Tried) != proof.MaxTries {
 		t.Errorf("%+v, %v", p, err)
 	}
 }
