@@ -235,11 +235,11 @@ func newServiceOn(t *testing.T, conn *natsconf.Conn, change func(*Config),
 		Log: zerolog.New(s.log), Now: s.clock.now,
 	}
 	c.Store = limit.NewWaiting(limit.DefaultStoreWait, limit.DefaultWaiting)
-	if err := c.Store.Measure(s.registry); err != nil {
-		t.Fatal(err)
-	}
 	if change != nil {
 		change(&c)
+	}
+	if err := c.Store.Measure(s.registry); err != nil {
+		t.Fatal(err)
 	}
 	s.counted = natstest.Serve(t, meter)
 	handler, err := New(c)
