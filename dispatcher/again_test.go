@@ -47,12 +47,12 @@ func TestAtLeastOnceSendsAgain(t *testing.T) {
 	schedules := h.schedules(t)
 	r := h.receive(t, "127.0.0.1", failing(http.Header{"Retry-After": {"2"}}, 503))
 	c := h.complete(t, r.URL, "u", verified)
-	first := <-r.got
+	first := natstest.Receive(t, "the first POST comes", r.got)
 	if waits := schedules().At.Sub(c.CompletedAt); waits < 2*time.Second {
 		t.Errorf("it waits %s", waits)
 	}
 	h.offset.Store(int64(2 * time.Second)) // until then it waits
-	second := <-r.got
+	second := natstest.Receive(t, "the second POST comes", r.got)
 	if a, b := first.header.Get("Webhook-Id"), second.header.Get("Webhook-Id"); a != b ||
 		string(first.body) != string(second.body) {
 		t.Errorf("webhook-id %q, then %q; body %s, then %s", a, b, first.body, second.body)
@@ -82,7 +82,7 @@ func TestAtLeastOnceEnds(t *testing.T) {
 	gone := h.receive(t, alone(), status(502))
 	a := h.complete(t, always.URL, "u", verified)
 	b := h.complete(t, gone.URL, "u", verified)
-	<-gone.got
+	natstest.Receive(t, "a POST comes", gone.got)
 	gone.Close()
 	for id, want := range map[sessions.ID]int{a.ID: 500, b.ID: 502} {
 		v := h.until(t, id, facts.DeliveryRejected)
@@ -104,11 +104,11 @@ func TestOnlyTheLastUnknownIsReportedAsTheEnd(t *testing.T) {
 	h.dispatch(t, config)
 	r := h.receive(t, "127.0.0.1", hangUp)
 	c := h.complete(t, r.URL, "u", verified)
-	reported := []dispatcher.AttemptEnd{<-ends}
+	reported := []dispatcher.AttemptEnd{natstest.Receive(t, "an attempt is reported", ends)}
 	h.offset.Store(int64(20 * time.Minute)) // beyond the retry deadline
 	attempts := len(h.until(t, c.ID, facts.DeliveryUnknown).Delivery.Attempts)
 	for len(reported) < attempts {
-		reported = append(reported, <-ends)
+		reported = append(reported, natstest.Receive(t, "each attempt is reported", ends))
 	}
 	for i, e := range reported {
 		if last := i == attempts-1; e.Verdict != facts.VerdictUnknown || e.Again == last {

@@ -319,7 +319,7 @@ func TestOutcomeArrivesOnceSignedWithThreeMembers(t *testing.T) {
 		`{"platform_user_id":"sailor \"42\" ⚓","guild_id":"g","verified":false}`: failed,
 	} {
 		c := h.complete(t, r.URL+"/hook?a=b", `sailor "42" ⚓`, outcome)
-		p := <-r.got
+		p := natstest.Receive(t, "a POST comes", r.got)
 		if string(p.body) != want {
 			t.Errorf("body = %s, want %s", p.body, want)
 		}
@@ -491,7 +491,7 @@ func TestGraceBeginsAgainWhenTheStoreIsBack(t *testing.T) {
 	if err := h.conn.NC.ForceReconnect(); err != nil {
 		t.Fatal(err)
 	}
-	<-back
+	natstest.Receive(t, "the connection is back", back)
 	c := h.complete(t, r.URL, "u", verified)
 	log.wait(t, "callback not sent")
 	comeBack(t, r)
@@ -612,10 +612,10 @@ func TestHangingReceiverDoesNotAffectOthers(t *testing.T) {
 		hanging = append(hanging, h.complete(t, bad.URL, "u", verified).ID)
 	}
 	for range 2 {
-		<-bad.got // its two slots are taken
+		natstest.Receive(t, "a POST hangs", bad.got) // its two slots are taken
 	}
 	c := h.complete(t, good.URL, "u", verified)
-	<-good.got
+	natstest.Receive(t, "the POST to another receiver comes", good.got)
 	h.until(t, c.ID, facts.DeliveryDelivered)
 	end()
 	for _, id := range hanging {
@@ -668,16 +668,16 @@ func TestStopDrainsAndStartContinues(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	stopped := make(chan error)
+	stopped := make(chan error, 1)
 	go func() { stopped <- d.Serve(ctx) }()
 	var ids []sessions.ID
 	for i := range 5 {
 		ids = append(ids, h.complete(t, r.URL, fmt.Sprint(i), verified).ID)
 	}
-	<-r.got
+	natstest.Receive(t, "a POST comes", r.got)
 	cancel()
 	close(answer)
-	<-stopped
+	natstest.Receive(t, "the dispatcher ends", stopped)
 	delivered := 0
 	for _, id := range ids {
 		v, err := h.store.Read(t.Context(), id)

@@ -386,7 +386,7 @@ func TestIdleConnectionsClosedAtOnce(t *testing.T) {
 	const n = 10
 	for range n {
 		c := h.complete(t, r.url(), "u", verified)
-		<-closed
+		natstest.Receive(t, "the receiver has answered", closed)
 		if v := h.until(t, c.ID, facts.DeliveryDelivered); len(v.Delivery.Attempts) != 1 {
 			t.Errorf("attempts = %+v", v.Delivery.Attempts)
 		}

@@ -102,7 +102,7 @@ func TestAListenerGetsWhatItsKeyIsSent(t *testing.T) {
 	got, _ := h.listener(t, says(devtunnel.Answer{Sent: true, Status: http.StatusAccepted, Body: "thanks"}))
 	c := h.completeTest(t, r.URL, true)
 	v := h.until(t, c.ID, facts.DeliveryDelivered)
-	cb := <-got
+	cb := natstest.Receive(t, "the listener gets it", got)
 	if cb.Body != `{"platform_user_id":"sailor","guild_id":"g","verified":true}` ||
 		!strings.HasSuffix(cb.Headers["webhook-id"], "_"+string(c.ID)) ||
 		cb.Headers["webhook-signature"] == "" || cb.Headers["verifyd-test"] != "true" ||
@@ -166,7 +166,7 @@ func TestVerdictsOfListeners(t *testing.T) {
 			at[0].Result.Detail == "it hung up\x1b[2J" {
 			t.Errorf("%+v: %+v", c.answer, at)
 		}
-		if <-got; len(got) != 0 || r.posted(done.ID) != 0 {
+		if natstest.Receive(t, "the listener gets it", got); len(got) != 0 || r.posted(done.ID) != 0 {
 			t.Errorf("%+v: handed over again, or sent to the receiver", c.answer)
 		}
 	}
@@ -180,7 +180,7 @@ func TestNotSentFromAListenerIsTriedAgain(t *testing.T) {
 	r, _ := h.listening(t)
 	got, post := h.listener(t, says(devtunnel.Answer{Detail: "nothing listens on localhost:3000"}))
 	c := h.completeTest(t, r.URL, true)
-	<-got
+	natstest.Receive(t, "the listener gets it", got)
 	post.Close()
 	v := h.until(t, c.ID, facts.DeliveryDelivered)
 	at := v.Delivery.Attempts

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"io"
+	"sync"
 	"testing"
 	"time"
 
@@ -105,12 +106,14 @@ func TestDeadConnectionsReleaseTheClaim(t *testing.T) {
 				<-idle
 				row.idle(p)
 			})
+			goOn := sync.OnceFunc(func() { close(idle) })
+			t.Cleanup(goOn) // the receiver's end waits for it
 			c := newClient(time.Minute)
 			cn := mustDial(t, c, r.url(t))
 			if first := cn.Send(t.Context(), mustPrepare(t, c, r.url(t))); !first.Reusable || !cn.Alive() {
 				t.Fatalf("%s: %+v", name, first)
 			}
-			close(idle)
+			goOn()
 			if asked {
 				becomeDead(t, cn)
 			} else {

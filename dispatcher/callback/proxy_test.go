@@ -117,13 +117,15 @@ func TestDeadTunnelsReleaseTheClaim(t *testing.T) {
 						row.idle(p)
 					}
 				})
+				goOn := sync.OnceFunc(func() { close(idle) })
+				t.Cleanup(goOn) // the receiver's end waits for it
 				c := clientThrough(e.proxy(t), time.Minute)
 				cn := mustDial(t, c, r.url(t))
 				if first := cn.Send(t.Context(), mustPrepare(t, c, r.url(t))); !first.Reusable ||
 					!cn.Alive() {
 					t.Fatalf("%s: %+v", name, first)
 				}
-				close(idle)
+				goOn()
 				if row.idle == nil {
 					e.cut()
 				}
