@@ -29,7 +29,7 @@ var ErrTail = errors.New("the store's files have changed otherwise than by being
 
 // Tail reads what is appended to a stream of an embedded store, from its files: a tenth of what a consumer
 // costs the server. It sees every acknowledged message, and may see one that is about to be acknowledged. It
-// does not see that a message was removed.
+// does not see that a message was removed, but that one was removed before it was read (Missed).
 type Tail struct {
 	stream, folder string
 	last           uint64 // sequence of the last message that was read, or that is not wanted
@@ -40,6 +40,7 @@ type Tail struct {
 	buffer []byte
 	decode *decoder
 	batch  bool // the last message belongs to a batch, and is not its end
+	missed bool // a message was removed before it was read
 
 	partAt    int64 // where an incomplete record begins; -1: nowhere
 	partSince time.Time
@@ -57,6 +58,14 @@ func (t *Tail) Close() {
 		_ = t.file.Close()
 		t.file = nil
 	}
+}
+
+// Missed reports whether messages were removed before they were read, since it was last called: their lives
+// had ended, or others had replaced them.
+func (t *Tail) Missed() bool {
+	missed := t.missed
+	t.missed = false
+	return missed
 }
 
 // Read calls do with each message that was not read yet, oldest first. It waits for the end of a batch that
@@ -165,8 +174,11 @@ func (t *Tail) same(path string) (bool, error) {
 // first returns the sequence of the first message in the open file; 0 if there is none.
 func (t *Tail) first() (first uint64, err error) {
 	stop := errors.New("found")
-	err = t.records(func(m *Message) error {
-		first = m.Sequence
+	err = t.records(func(r *record) error {
+		if r.deleted || r.erased {
+			return nil
+		}
+		first = r.Sequence
 		return stop
 	}, true)
 	if errors.Is(err, stop) {
@@ -177,23 +189,26 @@ func (t *Tail) first() (first uint64, err error) {
 
 // rest reads the open file to its end.
 func (t *Tail) rest(do func(*Message) error, growing bool) error {
-	return t.records(func(m *Message) error {
-		if m.Sequence <= t.last {
+	return t.records(func(r *record) error {
+		if r.Sequence <= t.last {
 			return nil
 		}
-		if err := do(m); err != nil {
-			return err
+		if !r.deleted && !r.erased {
+			if err := do(&r.Message); err != nil {
+				return err
+			}
 		}
-		t.last = m.Sequence
-		t.batch = len(m.Header) > 0 && bytes.Contains(m.Header, []byte("Nats-Batch-Id")) &&
-			!bytes.Contains(m.Header, []byte("Nats-Batch-Commit"))
+		t.missed = t.missed || r.deleted || r.Sequence > t.last+1
+		t.last = r.Sequence
+		t.batch = !r.deleted && bytes.Contains(r.Header, []byte("Nats-Batch-Id")) &&
+			!bytes.Contains(r.Header, []byte("Nats-Batch-Commit"))
 		return nil
 	}, growing)
 }
 
-// records calls do with the messages of the open file from the offset on, and advances the offset. An
+// records calls do with the records of the open file from the offset on, and advances the offset. An
 // incomplete record at the end of a growing file is left for the next call.
-func (t *Tail) records(do func(*Message) error, growing bool) error {
+func (t *Tail) records(do func(*record) error, growing bool) error {
 	if t.file == nil {
 		return nil
 	}
@@ -237,7 +252,7 @@ func (t *Tail) part() error {
 
 // some calls do with the complete records in b. It returns how many bytes they take, and how many the next
 // one takes.
-func (t *Tail) some(b []byte, do func(*Message) error) (used, need int, err error) {
+func (t *Tail) some(b []byte, do func(*record) error) (used, need int, err error) {
 	for len(b)-used >= recordHead {
 		length := recordSize(b[used:])
 		if length == 0 || length > maxServerRecord {
@@ -250,8 +265,8 @@ func (t *Tail) some(b []byte, do func(*Message) error) (used, need int, err erro
 		if !ok {
 			return used, 0, ErrTail
 		}
-		if !r.deleted && !r.erased && r.Sequence != 0 {
-			if err := do(&r.Message); err != nil {
+		if r.Sequence != 0 {
+			if err := do(&r); err != nil {
 				return used, 0, err
 			}
 		}

@@ -140,6 +140,43 @@ func TestTailSeesEverythingStored(t *testing.T) {
 }
 
 // A record that was altered is an error, not an end.
+// A message that replaced another one and whose life ended before it was read leaves no trace but that it was
+// missed: who follows the files would keep what it replaced.
+func TestTailKnowsThatItMissedSomething(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	conn, _ := natstest.StartIn(t, dir)
+	natstest.NeedsEmbedded(t, "its files")
+	stream := topology.BucketStream(topology.BucketAlarms)
+	subject := topology.BucketSubject(topology.BucketAlarms, "cause")
+	tail := tailOf(dir, stream, 0)
+	defer tail.Close()
+	missed := func() bool {
+		if err := tail.Read(seen{}.take); err != nil {
+			t.Fatal(err)
+		}
+		return tail.Missed()
+	}
+	for range 3 { // each replaces the one before, all of which are in the files
+		natstest.Publish(t, conn, subject, []byte("raised"))
+	}
+	if missed() {
+		t.Error("it missed a message that is in the files")
+	}
+	natstest.Publish(t, conn, subject, []byte("resolved"), nats.Header{jetstream.MsgTTLHeader: {"1s"}})
+	natstest.Await(t, "its life has ended", func() bool {
+		_, err := conn.Last(t.Context(), stream, subject)
+		return errors.Is(err, natsconf.ErrNotFound)
+	})
+	if !missed() {
+		t.Error("it does not know that it missed a message")
+	}
+	natstest.Publish(t, conn, subject, []byte("raised"))
+	if missed() {
+		t.Error("it missed another one")
+	}
+}
+
 func TestTailReportsWhatWasAltered(t *testing.T) {
 	natstest.NeedsEmbedded(t, "alters an embedded server's files")
 	dir := t.TempDir()

@@ -36,6 +36,9 @@ type copyLog struct {
 	// without is the sequence of the newest note of a removal when the generation was begun: what it is about
 	// is not in there.
 	without uint64
+	// missed is true if a message left the store before it was copied: one that it had replaced may still be
+	// in this generation.
+	missed bool
 }
 
 // openLog goes on with a generation. It truncates the bytes after those that count. Its errors are
@@ -173,6 +176,7 @@ func (l *copyLog) pass(at time.Time, seen func(stream, subject string)) (copySta
 			return copyState{}, err
 		}
 		l.at[a.Stream] = mark
+		l.missed = tail.Missed() && a.replaces() || l.missed
 	}
 	if l.frames.messages > 0 || l.frames.written == l.first {
 		if err := l.frames.commit(at); err != nil {

@@ -186,6 +186,7 @@ func (r *copyRun) pass() error {
 	if err != nil {
 		return err
 	}
+	r.renew = r.renew || r.now.missed
 	if s.Frames != r.folder.state.Frames || at.Sub(r.folder.header.CreatedAt) > copyFresh {
 		if err := r.folder.commit(s, at); err != nil {
 			return err
@@ -196,7 +197,7 @@ func (r *copyRun) pass() error {
 }
 
 // change switches to a generation that was made, and removes the one before. Another one is wanted if
-// something was removed while this one was made.
+// something was removed while this one was made, or left the store before it was copied.
 func (r *copyRun) change(ctx context.Context, b builtCopy) error {
 	var s copyState
 	at, again := time.Now(), false
@@ -205,7 +206,7 @@ func (r *copyRun) change(ctx context.Context, b builtCopy) error {
 		if s, b.err = b.log.pass(at, func(_, _ string) {}); b.err == nil {
 			note, b.err = r.newestRemoval(ctx)
 		}
-		again = note != nil && note.Sequence > b.log.without
+		again = b.log.missed || note != nil && note.Sequence > b.log.without
 		if b.err != nil {
 			b.log.drop()
 		}
