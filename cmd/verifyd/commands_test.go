@@ -22,6 +22,9 @@ func verifyd(t *testing.T, args ...string) (code int, out, errOut string) {
 	defer cancel()
 	var o, e buffer
 	code = run(ctx, args, &o, &e)
+	if ctx.Err() != nil {
+		t.Errorf("%q does not end by itself within %s", args, natstest.TestTimeout)
+	}
 	return code, o.String(), e.String()
 }
 

@@ -103,7 +103,7 @@ func TestEachRoleWithItsOwnCredential(t *testing.T) {
 	keys := must[[]string](t)(edge.newClient(t, edge.apiKey).SigningKeys(t.Context()))
 	public := must[*client.Verifier](t)(client.NewVerifier(keys...))
 	for range 2 {
-		got := <-edge.inbox.got
+		got := natstest.Receive(t, "each POST comes", edge.inbox.got)
 		if _, err := public.Verify(got.Header, got.Body, time.Now()); err != nil {
 			t.Errorf("by the public key: %v", err)
 		}

@@ -83,7 +83,7 @@ func walkListening(t *testing.T, r *rig) {
 	out, stop := r.listenTo(t, key, program.URL+"/hook?secret=MARKER")
 
 	s := r.verify(t, key)
-	got := <-results
+	got := natstest.Receive(t, "the program takes it", results)
 	if !got.Verified || !got.Test || got.PlatformUserID != "sailor_42" || got.Session != s.ID() {
 		t.Errorf("the program took %+v", got)
 	}
@@ -136,7 +136,7 @@ func TestListenWaitsForTheProgram(t *testing.T) {
 	program.Listener = must[net.Listener](t)(net.Listen("tcp", address))
 	program.Start()
 	t.Cleanup(program.Close)
-	<-took
+	natstest.Receive(t, "the program takes it", took)
 	a := api{base: r.Base, key: key}
 	if v := a.until(t, s.Session, "delivered"); len(v.Delivery.Attempts) < 2 ||
 		r.inbox.countTest(s.ID()) != 0 || len(took) != 0 {

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -16,7 +17,8 @@ import (
 	"verifyd/sessions/facts"
 )
 
-// noticeTimeout bounds a POST of a notice. It is not the callbacks' time-out, which operators may raise.
+// noticeTimeout bounds a POST of a notice, unless Config.NoticeTimeout does. It is not the callbacks'
+// time-out, which operators may raise.
 const noticeTimeout = 10 * time.Second
 
 // startNotices starts the actors that notify accounts, with what edge and dispatcher know.
@@ -29,11 +31,13 @@ func startNotices(p *Program, h shared) {
 	if p.Config.Dispatcher {
 		sources = append(sources, keyNotices(p))
 		client := callback.New(callback.Config{
-			RootCAs: p.Config.CallbackRoots, Policy: p.Config.CallbackPolicy, Timeout: noticeTimeout,
+			RootCAs: p.Config.CallbackRoots, Policy: p.Config.CallbackPolicy,
+			Timeout:   cmp.Or(p.Config.NoticeTimeout, noticeTimeout),
 			UserAgent: "verifyd/" + version.Text(), Proxy: p.Config.CallbackProxy,
 		})
 		sender := notice.NewSender(notice.SenderConfig{
 			Conn: p.Store.Conn, Directory: p.Mirror, Log: p.Config.Log, Metrics: p.Registry, Now: p.Clock,
+			TryWithin: p.Config.NoticeTimeout,
 			Post: func(ctx context.Context, n notice.Post) error {
 				to, err := p.Config.CallbackPolicy.Parse(n.URL)
 				if err != nil {
