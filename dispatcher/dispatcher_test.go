@@ -164,7 +164,8 @@ var (
 	failed   = sessions.Outcome{State: sessions.Failed, Reason: sessions.Declined}
 )
 
-// until waits for a delivery to reach one of the states.
+// until waits for a delivery to reach one of the states. One that ends in another fails the test: without a
+// resend, which makes it due at once, it stays there. A presumed result is no end.
 func (h *fixture) until(t *testing.T, id sessions.ID, want ...facts.DeliveryState) (v facts.View) {
 	t.Helper()
 	defer func() {
@@ -181,7 +182,12 @@ func (h *fixture) until(t *testing.T, id sessions.ID, want ...facts.DeliveryStat
 			t.Fatal(err)
 		}
 		v = read
-		return slices.Contains(want, v.Delivery.State)
+		reached := slices.Contains(want, v.Delivery.State)
+		presumed := slices.ContainsFunc(v.Delivery.Attempts, func(a facts.Attempt) bool { return a.Presumed })
+		if _, err := v.Delivery.Again(); err == nil && !reached && !presumed {
+			t.Fatalf("the delivery has ended as %s, want one of %s", v.Delivery.State, want)
+		}
+		return reached
 	})
 	return v
 }

@@ -247,7 +247,7 @@ func TestAlarmAboutAnUnavailableNetwork(t *testing.T) {
 }
 
 // maxSoon bounds the wait for what arrives by a message, or after a pause of seconds.
-const maxSoon = time.Minute
+const maxSoon = natstest.TestTimeout
 
 // soon waits for a condition that a message fulfils.
 func soon(t *testing.T, holds func() bool) {

@@ -357,8 +357,7 @@ func (a api) settled(t *testing.T, session string) receipt {
 	defer tick.Stop()
 	for {
 		v := a.read(t, session)
-		switch v.Delivery.State {
-		case "delivered", "rejected", "unknown", "undeliverable":
+		if v.ended() {
 			return v
 		}
 		if time.Now().After(deadline) {

@@ -395,7 +395,9 @@ func (r *rig) persist(t *testing.T) demo.Started {
 			r.Base+"/verify/init", strings.NewReader(body)))
 		q.Header.Set("Authorization", "Bearer "+r.apiKey)
 		q.Header.Set("Content-Type", "application/json")
-		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
+		client := http.Client{
+			Transport: &http.Transport{DisableKeepAlives: true}, Timeout: natstest.TestTimeout,
+		}
 		response, err := client.Do(q)
 		if err == nil {
 			var s demo.Started

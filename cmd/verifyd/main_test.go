@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -299,7 +301,7 @@ func (a api) call(t *testing.T, method, path, body string) (int, http.Header, []
 	if body != "" {
 		q.Header.Set("Content-Type", "application/json")
 	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: natstest.TestTimeout}
 	response, err := client.Do(q)
 	if err != nil {
 		t.Fatal(err)
@@ -353,7 +355,8 @@ func (a api) read(t *testing.T, session string) receipt {
 	return v
 }
 
-// until reads a session until its delivery has the state.
+// until reads a session until its delivery has the state. One that ends in another fails the test: without a
+// resend, which makes it due at once, it stays there.
 func (a api) until(t *testing.T, session, delivery string) receipt {
 	t.Helper()
 	return a.untilDespite(t, session, delivery, http.StatusOK)
@@ -362,10 +365,19 @@ func (a api) until(t *testing.T, session, delivery string) receipt {
 // untilAttempts reads a session until its delivery has the state after so many attempts.
 func (a api) untilAttempts(t *testing.T, session, delivery string, attempts int) {
 	t.Helper()
-	natstest.Await(t, "the delivery is "+delivery+" once more", func() bool {
-		v := a.read(t, session)
-		return v.Delivery.State == delivery && len(v.Delivery.Attempts) == attempts
-	})
+	natstest.AwaitValue(t, fmt.Sprintf("the delivery is %s after %d attempts", delivery, attempts),
+		func() receipt { return a.read(t, session) }, func(v receipt) bool {
+			if v.ended() && len(v.Delivery.Attempts) >= attempts && v.Delivery.State != delivery {
+				t.Fatalf("after %d attempts the delivery has ended as %s, want %s", len(v.Delivery.Attempts),
+					v.Delivery.State, delivery)
+			}
+			return v.Delivery.State == delivery && len(v.Delivery.Attempts) == attempts
+		})
+}
+
+// ended reports whether the delivery is in a final state.
+func (v receipt) ended() bool {
+	return slices.Contains([]string{"delivered", "rejected", "unknown", "undeliverable"}, v.Delivery.State)
 }
 
 // untilDespite is until for reads that may meanwhile get another status.
@@ -384,8 +396,12 @@ func (a api) untilDespite(t *testing.T, session, delivery string, also int) rece
 		if err := json.Unmarshal(body, &v); err != nil {
 			t.Fatal(err)
 		}
-		if v.Delivery.State == delivery {
+		switch {
+		case v.Delivery.State == delivery:
 			return v
+		case v.ended():
+			t.Fatalf("session is %s, its delivery has ended as %s, want %s", v.State, v.Delivery.State,
+				delivery)
 		}
 		select {
 		case <-tick.C:

@@ -282,7 +282,7 @@ func newClient(t *testing.T) *http.Client {
 	transport := &http.Transport{Proxy: nil, DisableCompression: true}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{
-		Transport: transport, Timeout: 30 * time.Second,
+		Transport: transport, Timeout: natstest.TestTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
