@@ -102,7 +102,7 @@ func failDiskOnce(t *testing.T, fail func(*natstest.Disk, testing.TB)) *toll {
 	natstest.Await(t, "the process meets the failure, and says so", func() bool {
 		return strings.Contains(c.log.String(), saysFailed)
 	})
-	t.Logf("figures: the process says so %s after the disk was made to fail", time.Since(failed))
+	t.Logf("the process says so %s after the disk was made to fail", time.Since(failed))
 	if c.readyz(ctx) {
 		t.Error("/readyz, asked after the process has said that its store has failed, says ready")
 	}
