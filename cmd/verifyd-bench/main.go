@@ -65,7 +65,7 @@ type console struct{ out, err io.Writer }
 // run runs one command line until it is done or ctx ends, and returns the exit code.
 func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	parser, err := kong.New(&cli{}, kong.Name("verifyd-bench"), kong.Writers(out, errOut),
-		kong.Description("Measures verifyd on this machine, next to ceilings."),
+		kong.Description("Measures verifyd on this machine, next to ceilings, and runs its proofs."),
 		kong.UsageOnError(),
 		kong.Vars{"rows": strings.Join(bench.Rows(), ", ")}, kong.BindTo(ctx, (*context.Context)(nil)))
 	var parsed *kong.Context
@@ -107,7 +107,7 @@ func (p proveRunCmd) Run(ctx context.Context, c console) error {
 		if err != nil {
 			return fmt.Errorf("read the names of files: %w", err)
 		}
-		names := strings.Join(proofs.Asked(strings.Fields(string(files))), " ")
+		names := strings.Join(proofs.Asked(".", strings.Fields(string(files))), " ")
 		_, err = fmt.Fprintln(c.out, cmp.Or(names, "none"))
 		return err
 	}
@@ -124,7 +124,10 @@ func (p proveRunCmd) Run(ctx context.Context, c console) error {
 			return err
 		}
 	}
-	if len(p.Names) == 0 {
+	switch {
+	case len(p.Names) == 0 && p.Write:
+		return usageError{errors.New("--write needs the names of proofs, or all")}
+	case len(p.Names) == 0:
 		return proofs.List(ctx, selected, c.out)
 	}
 	logs, err := os.MkdirTemp("", "verifyd-prove-")

@@ -68,7 +68,7 @@ const (
 // Other tests run at the same time: a yardstick distinguishes a POST that was late because its process was
 // stopped from one whose process waited for the processor.
 //
-// A long run: go test ./cmd/verifyd -run 'TestChaos$' -timeout 30m -v -args -chaos 12000 -chaos-for 8m
+// docs/EVIDENCE.md has the command of a long run.
 func TestChaos(t *testing.T) {
 	prove.Only(t, "chaos", "one pause is longer than the ack wait of 30 s")
 	t.Parallel()
@@ -119,7 +119,8 @@ func TestChaos(t *testing.T) {
 	}
 	// The faults are random, and the machine decides what falls into them: that says nothing of the service.
 	if late := d.lateOwners(); late < d.long || d.long == 0 && *chaosFor >= minForLongStop {
-		t.Logf("%d owners woke up too late in %d long stops: this run has proved little", late, d.long)
+		t.Logf("figures: %d owners woke up too late in %d long stops: this run has proved little", late,
+			d.long)
 	}
 }
 

@@ -44,8 +44,7 @@ const (
 // and its result. Users continue as people do. POSTs are counted at a real receiver as in TestChaos. The
 // first two faults of the NATS servers are those of startsAroundDeaths, in which the edges are left alone.
 //
-// In full: go test ./cmd/verifyd -run 'TestCluster$' -timeout 30m -v -args -cluster 10000 -cluster-freeze 60s
-// -cluster-cut 30s
+// docs/EVIDENCE.md has the command of a long run.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	s := newProof(t)

@@ -69,7 +69,7 @@ func (t *tally) add(o tally) {
 // whose user read success is delivered, or visible as unknown; nothing that was acknowledged is lost; nothing
 // is stuck.
 //
-// More moments: go test ./cmd/verifyd -run CrashPoints -timeout 60m -args -crash-seeds 20
+// docs/EVIDENCE.md has the command of a long run.
 func TestCrashPoints(t *testing.T) {
 	skipKills(t)
 	t.Parallel()

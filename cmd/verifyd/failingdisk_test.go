@@ -34,7 +34,7 @@ const (
 // that at once, and what it had acknowledged, shown and sent before is still true after a kill and a start on
 // what reached the disk: no second POST, nothing lost.
 //
-// A long run: go test ./cmd/verifyd -run FailingDisk -timeout 60m -v -args -disk-runs 50
+// docs/EVIDENCE.md has the command of a long run.
 func TestFailingDisk(t *testing.T) {
 	natstest.NeedsEmbedded(t, "what its disk has synced")
 	prove.Only(t, "disk", "it makes filesystems")

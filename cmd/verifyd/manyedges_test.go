@@ -152,7 +152,7 @@ func atOnce(n, workers int, do func(i int)) {
 // What one edge has acknowledged the others read at once, whichever server of the cluster they are connected
 // to.
 //
-// In full: go test ./cmd/verifyd -run ReadsAfterWrites -timeout 30m -v -args -read-pairs 30000
+// docs/EVIDENCE.md has the command of a long run.
 func TestReadsAfterWrites(t *testing.T) {
 	prove.Only(t, "cluster", "several processes on three NATS servers")
 	t.Parallel()

@@ -78,8 +78,10 @@ func TestSizes(t *testing.T) {
 		if l, ok := larger[folder]; ok {
 			may = l
 		}
-		t.Logf("%-28s %3d files, %3d exported names, at most %3d methods of a type", folder, s.files,
-			s.exported, s.methods)
+		if testing.Verbose() {
+			t.Logf("%-28s %3d files, %3d exported names, at most %3d methods of a type", folder, s.files,
+				s.exported, s.methods)
+		}
 		if s.files > may.files || s.exported > may.exported || s.methods > may.methods {
 			t.Errorf("%s has %d files, %d exported names, %d methods of one type; it may have %d, %d, %d",
 				folder, s.files, s.exported, s.methods, may.files, may.exported, may.methods)

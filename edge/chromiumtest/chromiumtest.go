@@ -33,7 +33,8 @@ var withoutFeatures = chromedp.Flag("disable-features",
 	"Translate,BlinkGenPropertyTrees,SpareRendererForSitePerProcess")
 
 // Start returns a tab of a headless browser with a profile of its own, which ends with the test. It skips the
-// test unless it is proven (package prove). more are further options of the browser's, such as Trust.
+// test unless VERIFYD_PROVE names the proof browser. more are further options of the browser's, such as
+// Trust.
 func Start(t *testing.T, more ...chromedp.ExecAllocatorOption) context.Context {
 	t.Helper()
 	prove.Only(t, "browser", "a browser takes seconds")

@@ -257,7 +257,7 @@ func must[T any](v T, err error) T {
 // The files of each stream are damaged in each way, after a clean stop and after a kill. Either nothing is
 // missing afterwards, or the start is refused and names the stream.
 //
-// More places: go test ./natsconf/embedded -run DamageIsFound -v -args -damage-seeds 20
+// docs/EVIDENCE.md has the command of a long run.
 func TestDamageIsFound(t *testing.T) {
 	natstest.NeedsEmbedded(t, "what its files hold")
 	prove.Only(t, "disk", "it starts some two hundred stores")

@@ -127,7 +127,7 @@ func (d *Disk) Slow(t testing.TB, each time.Duration) {
 	}
 	freeze := func() error { return unix.IoctlSetInt(int(f.Fd()), freezeRequest, 0) }
 	if err := freeze(); err != nil {
-		t.Skipf("skipped: this kernel does not freeze a filesystem: %v", err)
+		t.Fatalf("this proof needs a kernel that freezes filesystems: %v", err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	var slow sync.WaitGroup
@@ -162,7 +162,7 @@ func shutDown(t testing.TB, at string, flags int) {
 	}
 	defer func() { _ = f.Close() }()
 	if err := unix.IoctlSetPointerInt(int(f.Fd()), shutdownRequest, flags); err != nil {
-		t.Skipf("skipped: this kernel does not shut a filesystem down: %v", err)
+		t.Fatalf("this proof needs a kernel that shuts filesystems down: %v", err)
 	}
 }
 

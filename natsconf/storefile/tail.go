@@ -29,7 +29,7 @@ var ErrTail = errors.New("the store's files have changed otherwise than by being
 
 // Tail reads what is appended to a stream of an embedded store, from its files: a tenth of what a consumer
 // costs the server. It sees every acknowledged message, and may see one that is about to be acknowledged. It
-// does not see that a message was removed, but that one was removed before it was read (Missed).
+// does not see that a message was removed that it has read; Missed reports one that was removed before.
 type Tail struct {
 	stream, folder string
 	last           uint64 // sequence of the last message that was read, or that is not wanted

@@ -139,7 +139,6 @@ func TestTailSeesEverythingStored(t *testing.T) {
 	}
 }
 
-// A record that was altered is an error, not an end.
 // A message that replaced another one and whose life ended before it was read leaves no trace but that it was
 // missed: who follows the files would keep what it replaced.
 func TestTailKnowsThatItMissedSomething(t *testing.T) {
@@ -177,6 +176,7 @@ func TestTailKnowsThatItMissedSomething(t *testing.T) {
 	}
 }
 
+// A record that was altered is an error, not an end.
 func TestTailReportsWhatWasAltered(t *testing.T) {
 	natstest.NeedsEmbedded(t, "alters an embedded server's files")
 	dir := t.TempDir()

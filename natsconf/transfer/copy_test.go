@@ -291,8 +291,8 @@ func TestDamagedCopyIsRefused(t *testing.T) {
 	pair{c.conn, c.restored(t)}.equal(t, 480)
 }
 
-// A message that expired or was removed does not come back from an earlier frame, also if what had replaced it
-// expired before it was copied: the copy is created again.
+// A message that expired or was removed does not come back from an earlier frame, also if what had replaced
+// it expired before it was copied: the copy is created again.
 func TestCopyDoesNotBringBackWhatIsOver(t *testing.T) {
 	t.Parallel()
 	c := newCopied(t, t.TempDir())

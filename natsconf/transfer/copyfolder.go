@@ -35,6 +35,8 @@ type copyState struct {
 	// bytes that the generation began with: everything that was stored then
 	First int64               `json:"first"`
 	At    map[string]copyMark `json:"at"` // how far each stream was copied
+	// a message left the store before it was copied: one that it had replaced may still be in this generation
+	Missed bool `json:"missed,omitempty"`
 }
 
 // copyMark is the last message of a stream that was copied.

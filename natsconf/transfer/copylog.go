@@ -36,9 +36,7 @@ type copyLog struct {
 	// without is the sequence of the newest note of a removal when the generation was begun: what it is about
 	// is not in there.
 	without uint64
-	// missed is true if a message left the store before it was copied: one that it had replaced may still be
-	// in this generation.
-	missed bool
+	missed  bool // as in copyState
 }
 
 // openLog goes on with a generation. It truncates the bytes after those that count. Its errors are
@@ -58,7 +56,7 @@ func (r *copyRun) openLog(s copyState) (*copyLog, error) {
 	if err == nil {
 		_, err = file.Seek(s.Bytes, io.SeekStart)
 	}
-	l := &copyLog{file: file, assets: r.c.Assets, at: s.At, began: s.Began, first: s.First}
+	l := &copyLog{file: file, assets: r.c.Assets, at: s.At, began: s.Began, first: s.First, missed: s.Missed}
 	l.frames = &frameWriter{
 		w: file, box: r.folder.box, generation: s.Generation, number: s.Frames, written: s.Bytes,
 	}
@@ -188,7 +186,7 @@ func (l *copyLog) pass(at time.Time, seen func(stream, subject string)) (copySta
 	}
 	return copyState{
 		Generation: l.frames.generation, Began: l.began, Bytes: l.frames.written, Frames: l.frames.number,
-		First: l.first, At: l.marks(),
+		First: l.first, At: l.marks(), Missed: l.missed,
 	}, nil
 }
 

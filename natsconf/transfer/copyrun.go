@@ -56,7 +56,7 @@ func (r *copyRun) begin(ctx context.Context) error {
 		return err
 	}
 	// What was removed since this generation began is in it. The clock may have been set back since.
-	r.renew = !sure || note != nil && note.Time.After(s.Began.Add(-time.Minute))
+	r.renew = !sure || s.Missed || note != nil && note.Time.After(s.Began.Add(-time.Minute))
 	if !goesOn {
 		r.c.Log.Warn().Str("dir", r.c.Dir).
 			Msg("the store is not as it was copied; the copy stays as it is until a new one is whole")
@@ -186,7 +186,7 @@ func (r *copyRun) pass() error {
 	if err != nil {
 		return err
 	}
-	r.renew = r.renew || r.now.missed
+	r.renew = r.renew || s.Missed
 	if s.Frames != r.folder.state.Frames || at.Sub(r.folder.header.CreatedAt) > copyFresh {
 		if err := r.folder.commit(s, at); err != nil {
 			return err
@@ -197,16 +197,19 @@ func (r *copyRun) pass() error {
 }
 
 // change switches to a generation that was made, and removes the one before. Another one is wanted if
-// something was removed while this one was made, or left the store before it was copied.
+// something was removed while this one was made.
 func (r *copyRun) change(ctx context.Context, b builtCopy) error {
 	var s copyState
 	at, again := time.Now(), false
 	if b.err == nil {
 		var note *jetstream.RawStreamMsg
-		if s, b.err = b.log.pass(at, func(_, _ string) {}); b.err == nil {
+		// What left the store while it was read is no reason for another one: a large store is read for
+		// longer than many messages live.
+		s, b.err = b.log.pass(at, func(_, _ string) {})
+		if s.Missed, b.log.missed = false, false; b.err == nil {
 			note, b.err = r.newestRemoval(ctx)
 		}
-		again = b.log.missed || note != nil && note.Sequence > b.log.without
+		again = note != nil && note.Sequence > b.log.without
 		if b.err != nil {
 			b.log.drop()
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -24,6 +25,7 @@ func Hunt(ctx context.Context, root string, n int, out io.Writer) error {
 		began := time.Now()
 		tests := exec.CommandContext(ctx, "go", "test", "-count=1", "./...")
 		var output bytes.Buffer
+		stopGently(tests)
 		tests.Dir, tests.Stdout, tests.Stderr = root, &output, &output
 		err := tests.Run()
 		took := time.Since(began).Round(time.Second)
@@ -39,6 +41,13 @@ func Hunt(ctx context.Context, root string, n int, out io.Writer) error {
 		return fmt.Errorf("%d of %d runs passed", passed, n)
 	}
 	return nil
+}
+
+// stopGently has a command interrupted when its context ends, so that go test ends its tests, and waits a
+// while for them.
+func stopGently(cmd *exec.Cmd) {
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
 }
 
 // failures returns what was printed, without the packages that passed.

@@ -7,6 +7,7 @@
 package proofs
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -24,46 +25,52 @@ import (
 type Proof struct {
 	Name string
 	What string
-	// Needs is what it needs beside Go, by Debian's packages, each behind the program that shows that it is
-	// there, if it has one.
+	// Needs is what it needs beside Go, by Debian's packages, each behind the programs of which one shows
+	// that it is there, if it has any.
 	Needs []string
-	// For are the folders whose changes ask for it.
+	// For are the files and folders whose changes ask for it, beside those of its own tests.
 	For []string
 }
+
+// browser is what Chromium is called elsewhere, and its package.
+const browser = "chromium|chromium-browser|google-chrome|google-chrome-stable:chromium"
 
 // all are the proofs, in the order in which they are run.
 var all = []Proof{
 	{
-		"race", "the race detector over all packages",
+		"race", "the race detector over the service's packages",
 		[]string{"gcc:gcc", "libc6-dev"},
-		[]string{"dispatcher", "sessions", "edge", "natsconf", "cmd/verifyd"},
+		[]string{"dispatcher", "sessions", "edge", "natsconf", "cmd/verifyd", "go.mod", ".ci/race"},
 	},
 	{
 		"fuzz", "20,000 inputs for each fuzz test", nil,
-		[]string{"sessions/records", "natsconf/storefile", "dispatcher/callback", "edge/api", "edge/request"},
+		[]string{"dispatcher/callback", "sessions", "edge", "natsconf", ".ci/fuzz"},
 	},
 	{
 		"simulation", "10,000 schedules of faults, seeds that repeat, and the whole models", nil,
-		[]string{"dispatcher", "edge/signin", "edge/api", "sessions", "natsconf/simtest"},
+		[]string{"dispatcher", "edge/signin", "edge/api", "sessions", "natsconf/simtest", "go.mod"},
 	},
 	{
 		"cluster", "three NATS servers, some of which are killed or stopped", nil,
-		[]string{"natsconf", "sessions", "dispatcher", "edge/limit", "edge/account", "edge/api"},
+		[]string{"natsconf", "sessions", "dispatcher", "edge/limit", "edge/account", "edge/api", "go.mod"},
 	},
 	{
 		"kills", "processes that are killed at every step, and what their stores hold", nil,
 		[]string{
 			"dispatcher", "sessions", "natsconf", "edge/signin", "cmd/verifyd/move", "cmd/verifyd/store",
+			"go.mod",
 		},
 	},
 	{
 		"disk", "disks that fail, fill up or lose what was not synced, as root",
 		[]string{"mkfs.ext4:e2fsprogs"},
-		[]string{"natsconf/embedded", "natsconf/storefile", "natsconf/transfer", "edge/dashboard/logins"},
+		[]string{
+			"natsconf/embedded", "natsconf/storefile", "natsconf/transfer", "edge/dashboard/logins", "go.mod",
+		},
 	},
 	{
 		"chaos", "processes killed and paused at random for minutes", nil,
-		[]string{"dispatcher", "sessions", "natsconf", "cmd/verifyd/service"},
+		[]string{"dispatcher", "sessions", "natsconf", "cmd/verifyd/service", "go.mod"},
 	},
 	{
 		"weights", "bursts, isolation, memory, and what the bench measures", nil,
@@ -71,10 +78,12 @@ var all = []Proof{
 	},
 	{
 		"upgrade", "the store and the processes of the last release, beside this build", nil,
-		[]string{"sessions/records", "edge/account/record", "natsconf/topology", "natsconf/embedded"},
+		[]string{
+			"sessions/records", "edge/account/record", "natsconf/topology", "natsconf/embedded", "go.mod",
+		},
 	},
 	{
-		"browser", "every page in Chromium", []string{"chromium:chromium", "ip:iproute2"},
+		"browser", "every page in Chromium, as root", []string{browser, "ip:iproute2"},
 		[]string{
 			"edge/signin", "edge/dashboard", "edge/guide", "edge/apidoc", "edge/page", "edge/chromiumtest",
 		},
@@ -93,21 +102,21 @@ var all = []Proof{
 	{
 		"providers", "sign-ins at two third-party identity providers, in Chromium",
 		[]string{
-			"chromium:chromium", "glewlwyd:glewlwyd", "dbconfig-sqlite3", "liblemonldap-ng-portal-perl",
+			browser, "glewlwyd:glewlwyd", "dbconfig-sqlite3", "liblemonldap-ng-portal-perl",
 			"starman:starman", "libgd-securityimage-perl", "libimage-magick-perl", "libio-string-perl",
 			"libstring-random-perl",
 		},
 		[]string{"edge/network", "edge/signin"},
 	},
 	{
-		"packages", "the release is built twice, installed, and run",
-		[]string{"debootstrap:debootstrap", "rpm:rpm", "systemd-analyze:systemd"},
+		"packages", "the release is built twice, installed, and run, as root",
+		[]string{"debootstrap:debootstrap", "rpm:rpm", "systemd-analyze:systemd", "docker:docker.io"},
 		[]string{"docs/release", "Dockerfile"},
 	},
 	{
 		"containers", "the stack of docker-compose.yml, and its faults",
 		[]string{"docker:docker.io", "docker-compose:docker-compose"},
-		[]string{"docs/compose", "docker-compose.yml", "Dockerfile"},
+		[]string{"docs/compose", "docker-compose.yml", "Dockerfile", "dispatcher", "sessions", "natsconf"},
 	},
 	{"soak", "a whole site under faults for 20 minutes", nil, nil},
 	{"quarantine", "tests that are upset by the machine, each with its reason and date", nil, nil},
@@ -137,20 +146,27 @@ func allNames() []string {
 	return names
 }
 
-// Asked returns the names of the proofs that changes of these files ask for.
-func Asked(files []string) (names []string) {
+// Asked returns the names of the proofs that changes of these files ask for, in the repository at root.
+func Asked(root string, files []string) (names []string) {
 	for _, p := range all {
-		if slices.ContainsFunc(files, p.asked) {
+		if slices.ContainsFunc(files, func(file string) bool { return p.asked(root, file) }) {
 			names = append(names, p.Name)
 		}
 	}
 	return names
 }
 
-// asked reports whether a change of a file asks for the proof. A folder asks for all in it.
-func (p Proof) asked(file string) bool {
+// asked reports whether a change of a file asks for the proof: it has tests of it, or is in its list, in
+// which a folder stands for all in it.
+func (p Proof) asked(root, file string) bool {
+	if strings.HasSuffix(file, "_test.go") {
+		text, _ := os.ReadFile(filepath.Join(root, file)) //nolint:gosec // none if it was removed
+		if bytes.Contains(text, []byte(`prove.Only(t, "`+p.Name+`"`)) {
+			return true
+		}
+	}
 	return slices.ContainsFunc(p.For, func(of string) bool {
-		return file == of || strings.HasPrefix(path.Clean(file), of+"/")
+		return file == of || strings.HasPrefix(file, of+"/")
 	})
 }
 
@@ -160,7 +176,7 @@ func List(ctx context.Context, proofs []Proof, out io.Writer) error {
 	for _, p := range proofs {
 		lacks := ""
 		if missing := p.Missing(ctx); len(missing) > 0 {
-			lacks = "missing: " + strings.Join(missing, " ")
+			lacks = fmt.Sprintf("missing: %s (prove --install %s)", strings.Join(missing, " "), p.Name)
 		}
 		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", p.Name, p.What, lacks)
 	}
@@ -174,10 +190,10 @@ func (p Proof) Missing(ctx context.Context) (packages []string) {
 		return nil
 	}
 	for _, need := range p.Needs {
-		program, name, known := strings.Cut(need, ":")
+		programs, name, known := strings.Cut(need, ":")
 		if !known {
-			name = program
-		} else if _, err := exec.LookPath(program); err == nil {
+			name = programs
+		} else if slices.ContainsFunc(strings.Split(programs, "|"), there) {
 			continue
 		}
 		status, err := exec.CommandContext(ctx, "dpkg-query", "-W", "-f", "${Status}", name). //nolint:gosec // of the table
@@ -187,6 +203,11 @@ func (p Proof) Missing(ctx context.Context) (packages []string) {
 		}
 	}
 	return packages
+}
+
+func there(program string) bool {
+	_, err := exec.LookPath(program)
+	return err == nil
 }
 
 // policy is Debian's file that decides whether services start as their packages are installed.

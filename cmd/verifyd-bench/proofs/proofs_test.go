@@ -108,8 +108,13 @@ func TestSelectRefusesWhatIsNoProof(t *testing.T) {
 
 func TestAsked(t *testing.T) {
 	t.Parallel()
-	got := Asked([]string{"docs/release/deb.go", "natsconf/transferred.go"})
-	want := []string{"race", "cluster", "kills", "chaos", "languages", "packages"}
+	root := t.TempDir()
+	if err := os.WriteFile(filepath.Join(root, "a_test.go"), []byte("prove.Only(t, \"soak\", \"why\")"),
+		0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := Asked(root, []string{"docs/release/deb.go", "edge/web/router.go", "a_test.go", "removed_test.go"})
+	want := []string{"race", "fuzz", "languages", "packages", "soak"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
