@@ -336,7 +336,7 @@ func TestTwoServicesOnOneDataDirectory(t *testing.T) {
 func TestSettingsHaveAnOrder(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "verifyd.yaml")
 	if err := os.WriteFile(file,
-		[]byte("monthly_quota: -1\nrate_burst: -2\ncallback_allow_cidrs: [10.0.0.0/8, x]\nsync: file\n"),
+		[]byte("monthly_quota: -1\nrate_burst: -2222\ncallback_allow_cidrs: [10.0.0.0/8, x]\nsync: file\n"),
 		0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -350,7 +350,7 @@ func TestSettingsHaveAnOrder(t *testing.T) {
 			t.Errorf("no %q in: %s", want, errOut)
 		}
 	}
-	if strings.Contains(errOut, "-2") {
+	if strings.Contains(errOut, "-2222") {
 		t.Errorf("the file won over the variable: %s", errOut)
 	}
 }

@@ -124,6 +124,9 @@ func measure(ctx context.Context, root, command, log string) (string, error) {
 	if strings.Contains(command, "go test ") && !passedTest.Match(output.Bytes()) {
 		return "", errors.New("no test has run")
 	}
+	if !strings.Contains(command, " -v") { // the figures are those of other tests
+		return "passed", nil
+	}
 	var all []string
 	for _, line := range figures.FindAllStringSubmatch(output.String(), -1) {
 		all = append(all, strings.ReplaceAll(line[1], "|", "/"))
