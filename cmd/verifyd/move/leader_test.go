@@ -15,10 +15,10 @@ import (
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/store"
 	"verifyd/natsconf"
+	"verifyd/natsconf/crashpoint"
 	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/secretbox"
-	"verifyd/natsconf/storestate"
 	"verifyd/natsconf/topology"
 )
 
@@ -31,10 +31,18 @@ type published struct {
 
 // A store on three servers is moved while its service keeps writing, and its leaders change repeatedly while
 // its streams are being sealed: what was acknowledged is in the new store, what was refused is not, and
-// nothing is acknowledged that the move has not copied.
+// nothing is acknowledged that the move has not copied. It is not parallel: it hooks the process.
 func TestMoveWhileTheLeadersChange(t *testing.T) {
-	t.Parallel()
 	trio := natstest.StartTrio(t)
+	var unrest sync.WaitGroup
+	var changes int64
+	begin := func() {}
+	crashpoint.Hook(func(point string) {
+		if point == crashpoint.MoveLeaving { // the seal is next
+			begin()
+		}
+	})
+	t.Cleanup(func() { crashpoint.Hook(nil) })
 	key := secretbox.NewKey()
 	open := func(c config.Store, why store.Purpose) *store.Store {
 		c.Key = &key
@@ -58,26 +66,17 @@ func TestMoveWhileTheLeadersChange(t *testing.T) {
 		records:                    topology.BucketSubject(topology.BucketSessions, "redeemed.%s"),
 	})
 	conn := trio.Connect(t)
-	var unrest sync.WaitGroup
-	var changes int64
-	unrest.Go(func() {
-		if err := natsconf.AtBoot(t.Context(), func(ctx context.Context) error {
-			s, err := storestate.Read(ctx, conn)
-			if err == nil && s.State != storestate.StateSealing {
-				err = errors.New("it is not being sealed yet")
-			}
-			return err
-		}, func(error) bool { return false }); err != nil {
-			return
-		}
+	begin = sync.OnceFunc(func() {
+		const enough = 8
 		count, stop := natstest.Unrest(t, conn, 50*time.Millisecond, topology.StreamCompletions, records)
-		defer func() { stop(); changes = count() }()
-		_ = natsconf.AtBoot(t.Context(), func(context.Context) error {
-			if count() < 8 {
-				return errors.New("too few have stepped down")
+		natstest.Await(t, "a leader steps down", func() bool { return count() > 0 })
+		unrest.Go(func() {
+			for late := time.Now().Add(natstest.TestTimeout); count() < enough && time.Now().Before(late); {
+				<-time.After(10 * time.Millisecond)
 			}
-			return nil
-		}, func(error) bool { return false })
+			stop()
+			changes = count()
+		})
 	})
 	var moved time.Time
 	tries := 1
