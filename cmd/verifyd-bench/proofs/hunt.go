@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -43,10 +42,10 @@ func Hunt(ctx context.Context, root string, n int, out io.Writer) error {
 	return nil
 }
 
-// stopGently has a command interrupted when its context ends, so that go test ends its tests, and waits a
-// while for them.
+// stopGently has a command, and the tests that it has started, interrupted when its context ends.
 func stopGently(cmd *exec.Cmd) {
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	inGroup(cmd)
+	cmd.Cancel = func() error { return interrupt(cmd) }
 	cmd.WaitDelay = 10 * time.Second
 }
 

@@ -2,6 +2,8 @@ package proofs
 
 import (
 	"bytes"
+	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/natstest/prove"
 )
 
@@ -96,6 +99,40 @@ func TestHunt(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "0 of 2") ||
 		strings.Count(out.String(), "--- FAIL: TestBroken, FAIL\tsample\n") != 2 {
 		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
+// What is interrupted ends with the tests that it has started.
+func TestHuntIsInterrupted(t *testing.T) {
+	t.Parallel()
+	root := repository(t, before)
+	began := filepath.Join(t.TempDir(), "began")
+	if err := os.WriteFile(filepath.Join(root, "hang_test.go"), []byte(`package sample
+
+import (
+	"os"
+	"testing"
+)
+
+func TestHangs(t *testing.T) {
+	if err := os.WriteFile("`+began+`", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	select {}
+}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- Hunt(ctx, root, 2, io.Discard) }()
+	natstest.Await(t, "the test hangs", func() bool {
+		_, err := os.Stat(began)
+		return err == nil
+	})
+	interrupt()
+	if err := natstest.Receive(t, "the hunt ends", ended); err == nil {
+		t.Error("a hunt that was interrupted passed")
 	}
 }
 
