@@ -33,7 +33,7 @@ func startsAroundDeaths(ctx context.Context, t *testing.T, s *proof) error {
 		begin, end func(*member, context.Context) error
 	}{
 		{"killed", (*member).kill, (*member).start},
-		{"stopped without a word", (*member).freeze, (*member).thaw},
+		{"stopped silently", (*member).freeze, (*member).thaw},
 	}
 	for _, d := range deaths {
 		leader, err := s.leader(ctx, topology.BucketStream(topology.BucketSessions))
