@@ -26,22 +26,20 @@ type Recovery struct {
 const recoveryVersion = 1
 
 // Lost returns what a stream has lost, as one span of time: from the first instant at which a lost message
-// may have been stored to the last. ok reports whether it has lost anything.
+// may have been stored to the last; zero if that is not known. ok reports whether it has lost anything.
 func (r *Recovery) Lost(stream string) (from, to time.Time, ok bool) {
-	from = r.Begun
 	for _, d := range r.Damages {
-		if d.Stream != stream {
-			continue
-		}
-		ok = true
-		if d.From.Before(from) {
-			from = d.From // zero is before all others
-		}
-		if d.To.IsZero() || d.To.After(to) {
-			to = d.To
-		}
-		if d.To.IsZero() {
-			to = r.Begun
+		switch {
+		case d.Stream != stream:
+		case !ok:
+			from, to, ok = d.From, d.To, true
+		default: // zero is before all others, and after
+			if d.From.Before(from) {
+				from = d.From
+			}
+			if d.To.IsZero() || !to.IsZero() && d.To.After(to) {
+				to = d.To
+			}
 		}
 	}
 	return from, to, ok
