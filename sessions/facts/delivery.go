@@ -1,6 +1,8 @@
 package facts
 
 import (
+	"errors"
+	"slices"
 	"time"
 
 	"verifyd/sessions"
@@ -65,6 +67,20 @@ func NewDelivery(o sessions.Outcome, attempts []Attempt, requested func(n int) (
 
 // Open reports whether the delivery has not ended yet.
 func (d Delivery) Open() bool { return d.State == DeliveryDue || d.State == DeliveryClaimed }
+
+// Unfinished returns the attempt that is claimed or, if none is, due, of a delivery that has not ended; 0: it
+// has. A presumed result is no end: a dispatcher stores it.
+func (d Delivery) Unfinished() (number int) {
+	n := len(d.Attempts)
+	switch {
+	case n > 0 && d.Attempts[n-1].Presumed, d.State == DeliveryClaimed:
+		return n
+	case d.State == DeliveryDue:
+		return n + 1
+	default:
+		return 0
+	}
+}
 
 // Again returns the attempt that may be requested after the delivery has ended. Its errors are ErrNoDelivery
 // and ErrDeliveryOpen.
@@ -152,6 +168,53 @@ func (f AttemptFacts) Attempts() (attempts []Attempt, err error) {
 			return nil, err
 		}
 		attempts = append(attempts, claim.Attempt(result))
+	}
+}
+
+// AfterLoss returns a delivery as it is to be after facts of it may have been lost, and the attempts that
+// come to be closed for that, by number: the caller gives each the claim and the result, VerdictUnknown, that
+// it lacks. These are the attempts up to the last of which a fact is left, and the next one if it would be
+// due: it may have been made.
+func (f AttemptFacts) AfterLoss(o sessions.Outcome, last int) (d Delivery, closed []int, err error) {
+	if d.State = StateOfDelivery(o, nil); d.State == DeliveryNone {
+		return d, nil, nil
+	}
+	after := AttemptFacts{
+		Claim: func(n int) (*Claim, error) {
+			c, err := f.Claim(n)
+			if c == nil && err == nil && slices.Contains(closed, n) {
+				c = &Claim{Number: n}
+			}
+			return c, err
+		},
+		Result: func(n int) (*Result, error) {
+			r, err := f.Result(n)
+			if r == nil && err == nil && slices.Contains(closed, n) {
+				r = &Result{Number: n, Verdict: VerdictUnknown}
+			}
+			return r, err
+		},
+		ResendRequested: f.ResendRequested,
+	}
+	for n := 1; n <= last; n++ {
+		c, cerr := f.Claim(n)
+		r, rerr := f.Result(n)
+		if err := errors.Join(cerr, rerr); err != nil {
+			return d, nil, err
+		}
+		if c == nil || r == nil {
+			closed = append(closed, n)
+		}
+	}
+	for {
+		if d.Attempts, err = after.Attempts(); err == nil {
+			d, err = NewDelivery(o, d.Attempts, f.ResendRequested)
+		}
+		n := d.Unfinished()
+		if err != nil || n == 0 {
+			return d, closed, err
+		}
+		closed = append(closed, n)
 	}
 }
 

@@ -62,3 +62,100 @@ func TestResultThatComesWhileFactsAreReadIsNotMissed(t *testing.T) {
 		t.Errorf("the attempts are %+v, %v", attempts, err)
 	}
 }
+
+// Whichever facts of a delivery are left after a loss, nothing is due once its attempts are closed, and no
+// attempt up to the last known one can be made again. What is known of an attempt stays, and another recovery
+// changes nothing.
+func TestNothingIsDueAfterALoss(t *testing.T) {
+	t.Parallel()
+	const attempts, unreadable = 3, "unreadable"
+	results := []facts.Verdict{
+		"", facts.VerdictDelivered, facts.VerdictReleased, facts.VerdictRejected, unreadable,
+	}
+	kinds := 2 * 3 * len(results) // whether it is requested, its claim, its result
+	verified := sessions.Outcome{State: sessions.Verified}
+	for left := range kinds * kinds * kinds {
+		claims, ends, last := map[int]facts.Claim{}, map[int]facts.Result{}, 0
+		asked := map[int]bool{}
+		for n, rest := 1, left; n <= attempts; n, rest = n+1, rest/kinds {
+			asked[n] = rest%2 == 1
+			claim := rest / 2 % 3
+			switch claim {
+			case 1:
+				claims[n] = facts.Claim{Number: n}
+			case 2:
+				claims[n] = facts.UnreadableClaim("", n, time.Time{})
+			}
+			verdict := results[rest/6%len(results)]
+			switch verdict {
+			case "":
+			case unreadable:
+				ends[n] = facts.UnreadableResult("", n, time.Time{})
+			case facts.VerdictRejected:
+				ends[n] = facts.Result{Number: n, Verdict: verdict, Next: time.Unix(1, 0)}
+			default:
+				ends[n] = facts.Result{Number: n, Verdict: verdict}
+			}
+			if claim == 1 || verdict != "" && verdict != unreadable || asked[n] {
+				last = n
+			}
+		}
+		known := facts.AttemptFacts{
+			Claim:           func(n int) (*facts.Claim, error) { return there(claims, n), nil },
+			Result:          func(n int) (*facts.Result, error) { return there(ends, n), nil },
+			ResendRequested: func(n int) (bool, error) { return asked[n], nil },
+		}
+		d, closed, err := known.AfterLoss(verified, last)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range closed {
+			_, claimed := claims[n]
+			if _, ended := ends[n]; claimed && ended {
+				t.Fatalf("%d: attempt %d is closed, and was whole", left, n)
+			} else if !ended {
+				ends[n] = facts.Result{Number: n, Verdict: facts.VerdictUnknown}
+			}
+			if !claimed {
+				claims[n] = facts.Claim{Number: n}
+			}
+			last = max(last, n)
+		}
+		is, err := known.Attempts()
+		after, aerr := facts.NewDelivery(verified, is, known.ResendRequested)
+		if err != nil || aerr != nil || after.State != d.State || after.Unfinished() != 0 {
+			t.Fatalf("%d: after %v it is %s with %d attempts, want %s; %v, %v", left, closed, after.State,
+				len(is), d.State, err, aerr)
+		}
+		if len(claims) < last || len(ends) < last {
+			t.Fatalf("%d: after %v there are %d claims and %d results, want %d", left, closed, len(claims),
+				len(ends), last)
+		}
+		if _, again, err := known.AfterLoss(verified, last); len(again) > 0 || err != nil {
+			t.Fatalf("%d: once more: %v, %v", left, again, err)
+		}
+	}
+}
+
+// there returns what is known of an attempt; nil: nothing.
+func there[F any](known map[int]F, n int) *F {
+	if f, ok := known[n]; ok {
+		return &f
+	}
+	return nil
+}
+
+// Nothing is made up for an outcome that sends no callback, whatever is left of attempts.
+func TestLossOfAnOutcomeWithoutACallback(t *testing.T) {
+	t.Parallel()
+	left := map[int]facts.Claim{2: {}}
+	none := facts.AttemptFacts{
+		Claim:           func(n int) (*facts.Claim, error) { return there(left, n), nil },
+		Result:          func(int) (*facts.Result, error) { return nil, nil }, //nolint:nilnil // there is none
+		ResendRequested: func(int) (bool, error) { return false, nil },
+	}
+	d, closed, err := none.AfterLoss(sessions.Outcome{State: sessions.Expired}, 2)
+	if d.State != facts.DeliveryNone || len(closed) > 0 || err != nil {
+		t.Errorf("%s, %v, %v", d.State, closed, err)
+	}
+}

@@ -7,8 +7,6 @@ import (
 	"maps"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"verifyd/natsconf/topology"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
@@ -19,13 +17,16 @@ import (
 const recoverer = "recover"
 
 // CloseLost ends sessions and deliveries whose end a damaged store no longer knows, because facts that were
-// stored between two instants are lost; a zero instant is unbounded. Deliveries of outcomes from before the
-// later instant that have not ended become unknown: their claims may be among the lost facts. Sessions that
+// stored between two instants of the store are lost; a zero instant is unbounded. No delivery of an outcome
+// from before the later instant is due then: attempts of which a claim or a result is missing become unknown,
+// and so does a delivery that had not ended, since its next claim may be among the lost facts. Sessions that
 // may have been completed in between, and of which no outcome is left, are closed, so that they are not
-// completed again. It is for a store that is not served, and returns how many there were of each. A repeat is
-// harmless. Its errors are those of Unfinished, and natsconf's.
+// completed again. It is for a store that is not served. It returns how many deliveries have ended as unknown
+// by that, and how many sessions it has closed. A repeat is harmless. Its errors are those of Unfinished, and
+// natsconf's.
 func (st *Recovery) CloseLost(ctx context.Context, from, to time.Time) (deliveries, closed int, err error) {
-	if deliveries, err = st.endLost(ctx, to); err != nil {
+	const why = "the store was damaged, and whether this callback was sent is among what it lost"
+	if deliveries, err = st.closeUnknown(ctx, to, recoverer, why); err != nil {
 		return deliveries, 0, err
 	}
 	lost, err := st.maybeCompleted(ctx, from, to)
@@ -42,38 +43,6 @@ func (st *Recovery) CloseLost(ctx context.Context, from, to time.Time) (deliveri
 		}
 	}
 	return deliveries, closed, nil
-}
-
-// endLost ends the deliveries whose claims may be lost, and then fills the gaps that the loss has left in the
-// facts of attempts: not before, since a repeat after an interruption must find the same open deliveries.
-func (st *Recovery) endLost(ctx context.Context, to time.Time) (deliveries int, err error) {
-	gaps, err := st.gaps(ctx)
-	if err != nil {
-		return 0, err
-	}
-	unfinished, _, err := st.Unfinished(ctx, 1, nil)
-	if err != nil {
-		return 0, err
-	}
-	const why = "the store was damaged, and whether this callback was sent is among what it lost"
-	for id, u := range unfinished {
-		if !to.IsZero() && u.CompletedAt.After(to) {
-			continue // its claim would have come later
-		}
-		did, err := st.endUnknown(ctx, id, u, recoverer, why)
-		if err != nil {
-			return deliveries, err
-		}
-		if did { // otherwise its claim alone was lost
-			deliveries++
-		}
-	}
-	for _, gap := range gaps {
-		if _, err := st.endUnknown(ctx, gap.ID, Unfinished{Number: gap.N}, recoverer, why); err != nil {
-			return deliveries, err
-		}
-	}
-	return deliveries, nil
 }
 
 // Keyless is what a damaged store has lost with pages of keys (Session.Lost).
@@ -96,7 +65,7 @@ func (st *Recovery) CloseKeyless(ctx context.Context) (k Keyless, err error) {
 		return k, err
 	}
 	maps.DeleteFunc(lost, func(id sessions.ID, _ sessions.Session) bool { return erased[id] })
-	unfinished, _, err := st.Unfinished(ctx, 1, nil)
+	unfinished, err := st.Unfinished(ctx)
 	if err != nil {
 		return k, err
 	}
@@ -144,15 +113,15 @@ func (st *Recovery) keyless(ctx context.Context) (map[sessions.ID]sessions.Sessi
 	return lost, err
 }
 
-// maybeCompleted returns the sessions that could be completed between two instants.
+// maybeCompleted returns the sessions that could be completed between two instants of the store.
 func (st *Recovery) maybeCompleted(ctx context.Context, from, to time.Time) (all []sessions.Session,
 	err error) {
 	stream, subject := topology.BucketStream(topology.BucketSessions),
 		topology.BucketSubject(topology.BucketSessions, ">")
 	err = st.EachRecord(ctx, stream, subject, func(id sessions.ID, r *records.SessionRecord,
 		err error) error {
-		if err != nil || r == nil || r.CreatedAt.Before(from.Add(-sessions.Lifetime)) || !to.IsZero() &&
-			r.CreatedAt.After(to) {
+		if err != nil || r == nil || r.CreatedAt.Before(from.Add(-sessions.Lifetime-records.ClockSkew)) ||
+			!to.IsZero() && r.CreatedAt.After(to.Add(records.ClockSkew)) {
 			return err
 		}
 		s, err := st.OpenRecord(ctx, id, *r)
@@ -163,58 +132,6 @@ func (st *Recovery) maybeCompleted(ctx context.Context, from, to time.Time) (all
 		return err
 	})
 	return all, err
-}
-
-// gaps returns the attempts that lack a claim or a result which was there before a later fact. Attempts are
-// read by number, up to the first without a claim: what comes after a gap would count as never made, and
-// would be made again. A session without an outcome, as after its age, has no delivery.
-func (st *Recovery) gaps(ctx context.Context) (gaps []facts.Key, err error) {
-	_, last, err := st.Conn.Bounds(ctx, topology.StreamCompletions)
-	if err != nil {
-		return nil, err
-	}
-	seen := map[sessions.ID]int{} // how many claims and results of each there were by its last fact
-	err = st.Conn.Pages(ctx, topology.StreamCompletions, ">", 1, last, func(msgs []jetstream.Msg) error {
-		for _, m := range msgs {
-			p, ok := facts.ParseSubject(m.Subject())
-			if !ok {
-				continue
-			}
-			before, after := 2*p.N-2, 2*p.N-2 // claims and results, with this fact
-			switch p.Kind {
-			case "completion":
-				seen[p.ID] = 0
-				continue
-			case "claim":
-				after = before + 1
-			case "result":
-				before, after = before+1, before+2
-			}
-			have, completed := seen[p.ID]
-			if !completed || before > have+1 && errors.Is(read(p, m.Data()), facts.ErrUnreadable) {
-				continue // what cannot be read shows no more than its own attempt
-			}
-			for n := have/2 + 1; n <= (before+1)/2; n++ {
-				gaps = append(gaps, facts.Key{ID: p.ID, N: n})
-			}
-			seen[p.ID] = max(have, after)
-		}
-		return nil
-	})
-	return gaps, err
-}
-
-// read returns why a fact of an attempt cannot be read.
-func read(p facts.Key, data []byte) (err error) {
-	switch p.Kind {
-	case "claim":
-		_, err = records.DecodeClaim(p.ID, p.N, data)
-	case "result":
-		_, err = records.DecodeResult(p.ID, p.N, data)
-	case "resend":
-		_, err = records.DecodeResend(p.ID, p.N, data)
-	}
-	return err
 }
 
 // closeLost writes the end of a session that has none.

@@ -14,7 +14,6 @@ import (
 	"verifyd/natsconf/topology"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
-	"verifyd/sessions/failure"
 	"verifyd/sessions/records"
 )
 
@@ -23,43 +22,17 @@ const restorer = "restore"
 
 // CloseUnfinished ends every delivery that has not ended as unknown, and makes every session expire that
 // could still be completed: it is not known whether they were sent, and completed, after the backup. It is
-// for a store that was restored and is not in service. It returns how many there were of each. A repeat is
+// for a store that was restored and is not in service. It returns how many of each it has ended. A repeat is
 // harmless. Its errors are those of Unfinished, and natsconf's.
 func (st *Recovery) CloseUnfinished(ctx context.Context, written time.Time) (deliveries, open int,
 	err error) {
-	unfinished, _, err := st.Unfinished(ctx, 1, nil)
-	if err != nil {
-		return 0, 0, err
-	}
 	why := "the store was restored from a backup of " + written.UTC().
 		Format(time.RFC3339) + "; whether this callback was sent after that is not known"
-	for id, u := range unfinished {
-		if _, err := st.endUnknown(ctx, id, u, restorer, why); err != nil {
-			return 0, 0, err
-		}
+	if deliveries, err = st.closeUnknown(ctx, time.Time{}, restorer, why); err != nil {
+		return deliveries, 0, err
 	}
 	open, err = st.expireOpen(ctx)
-	return len(unfinished), open, err
-}
-
-// endUnknown ends a delivery for which it is not known whether it was sent, and reports whether it had not
-// ended. A repeat is harmless.
-func (st *Recovery) endUnknown(ctx context.Context, id sessions.ID, u Unfinished, by, why string) (did bool,
-	err error) {
-	now := st.Instant()
-	if !u.Claimed {
-		err := st.Claim(ctx, facts.NewClaim(id, u.Number, by, now, 0, 0))
-		if err != nil && !errors.Is(err, facts.ErrClaimed) {
-			return false, err
-		}
-	}
-	r := facts.NewResult(id, u.Number, facts.VerdictUnknown, failure.Restored, by, now)
-	r.Detail = why
-	_, err = st.StoreResult(ctx, r)
-	if errors.Is(err, facts.ErrHasResult) {
-		return false, nil
-	}
-	return err == nil, err
+	return deliveries, open, err
 }
 
 // expireOpen makes sessions that could still be completed expire now.

@@ -14,17 +14,9 @@ import (
 	"verifyd/natsconf/topology"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
 	"verifyd/sessions/records"
 )
-
-// Unfinished is a delivery that has not ended.
-type Unfinished struct {
-	Number  int  // the attempt that is claimed, or the next one
-	Claimed bool // a process may be sending it
-	// SettleAfter is the instant from which anyone may settle it; zero unless claimed.
-	SettleAfter time.Time
-	CompletedAt time.Time // of its session
-}
 
 // Recovery ends deliveries and sessions whose end is not known, in a store that was restored or damaged.
 type Recovery struct{ *records.Writer }
@@ -32,93 +24,133 @@ type Recovery struct{ *records.Writer }
 // New returns a recovery that writes through a writer.
 func New(w *records.Writer) *Recovery { return &Recovery{w} }
 
-// Unfinished returns the deliveries that have not ended, from all facts with sequences from a given one on,
-// and the sequence after the last of these. The result of an earlier call may be passed as known, to be
-// updated. Its error is natsconf.ErrUnavailable, or that of a fact that cannot be read.
-func (st *Recovery) Unfinished(ctx context.Context, from uint64,
-	known map[sessions.ID]Unfinished) (map[sessions.ID]Unfinished,
-	uint64, error) {
+// Unfinished returns the deliveries that have not ended. Its error is natsconf.ErrUnavailable, or that of a
+// fact of a newer build.
+func (st *Recovery) Unfinished(ctx context.Context) (map[sessions.ID]facts.Delivery, error) {
+	open := map[sessions.ID]facts.Delivery{}
+	err := st.each(ctx, func(o outcome) error {
+		attempts, err := o.known.Attempts()
+		if err != nil {
+			return err
+		}
+		d, err := facts.NewDelivery(o.Outcome, attempts, o.known.ResendRequested)
+		if d.Unfinished() > 0 {
+			open[o.id] = d
+		}
+		return err
+	})
+	return open, err
+}
+
+// outcome is an outcome, and what is known of its delivery.
+type outcome struct {
+	sessions.Outcome
+
+	id     sessions.ID
+	stored time.Time // in this store
+	known  facts.AttemptFacts
+	last   int // attempt of which a fact is left that can be read; 0: there is none
+}
+
+// each reads all outcomes, the newest first. There is nothing to deliver of one that cannot be read.
+func (st *Recovery) each(ctx context.Context, do func(outcome) error) error {
+	open := records.Courses{}
+	return open.Back(ctx, st.Conn, func(id sessions.ID, m jetstream.Msg) (done bool, err error) {
+		known, last, newer := open.Take(id)
+		var c records.CompletionRecord
+		err = records.DecodeOf(id, m.Data(), &c, &c.Version)
+		if errors.Is(err, facts.ErrUnreadable) {
+			return false, nil
+		}
+		meta, merr := m.Metadata()
+		if err := errors.Join(err, newer, merr); err != nil {
+			return false, err
+		}
+		return false, do(outcome{sessions.Outcome{State: c.State}, id, meta.Timestamp, known, last})
+	})
+}
+
+// closeUnknown ends as unknown the deliveries of which facts may be missing, of outcomes that were stored up
+// to an instant; zero: of all. None of them is due then. It returns how many have ended by that. A repeat is
+// harmless, also after an interruption.
+func (st *Recovery) closeUnknown(ctx context.Context, to time.Time, by, why string) (ended int, err error) {
+	type delivery struct {
+		id     sessions.ID
+		closed []int
+		end    int // the attempt whose result is its end
+	}
+	var all []delivery
+	err = st.each(ctx, func(o outcome) error {
+		if !to.IsZero() && o.stored.After(to) {
+			return nil // so were all its facts
+		}
+		d, closed, err := o.known.AfterLoss(o.Outcome, o.last)
+		if len(closed) > 0 {
+			all = append(all, delivery{o.id, closed, len(d.Attempts)})
+		}
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, d := range all {
+		for _, n := range d.closed {
+			did, err := st.closeAttempt(ctx, facts.Key{ID: d.id, N: n}, by, why)
+			if err != nil {
+				return ended, err
+			}
+			if did && n == d.end {
+				ended++
+			}
+		}
+	}
+	return ended, nil
+}
+
+// closeAttempt stores the claim and the result that an attempt lacks, and reports whether it had no result.
+func (st *Recovery) closeAttempt(ctx context.Context, a facts.Key, by, why string) (did bool, err error) {
+	now := st.Instant()
+	err = st.Claim(ctx, facts.NewClaim(a.ID, a.N, by, now, 0, 0))
+	if err != nil && !errors.Is(err, facts.ErrClaimed) {
+		return false, err
+	}
+	r := facts.NewResult(a.ID, a.N, facts.VerdictUnknown, failure.Restored, by, now)
+	r.Detail = why
+	_, err = st.StoreResult(ctx, r)
+	if errors.Is(err, facts.ErrHasResult) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// OpenClaims returns until when the owners of open claims may be sending, from all facts with sequences from
+// a given one on, and the sequence after the last of these. The result of an earlier call may be passed as
+// known, to be updated. Its errors are those of Unfinished.
+func (st *Recovery) OpenClaims(ctx context.Context, from uint64,
+	known map[facts.Key]time.Time) (open map[facts.Key]time.Time, next uint64, err error) {
 	if known == nil {
-		known = map[sessions.ID]Unfinished{}
+		known = map[facts.Key]time.Time{}
 	}
 	_, last, err := st.Conn.Bounds(ctx, topology.StreamCompletions)
-	if err != nil {
-		return nil, 0, err
-	}
-	if last < from {
-		return known, from, nil
+	if err != nil || last < from {
+		return known, from, err
 	}
 	err = st.Conn.Pages(ctx, topology.StreamCompletions, ">", from, last, func(msgs []jetstream.Msg) error {
 		for _, m := range msgs {
-			if err := apply(known, m.Subject(), m.Data()); err != nil {
-				return fmt.Errorf("fact on subject %q: %w", m.Subject(), err)
+			p, ok := facts.ParseSubject(m.Subject())
+			switch attempt := (facts.Key{ID: p.ID, N: p.N}); {
+			case !ok:
+			case p.Kind == "claim":
+				c, err := records.DecodeClaim(p.ID, p.N, m.Data())
+				if errors.Is(err, natsconf.ErrNewer) {
+					return fmt.Errorf("fact on subject %q: %w", m.Subject(), err)
+				}
+				known[attempt] = c.SettleAfter // none of one that cannot be read: nobody owns it
+			case p.Kind == "result":
+				delete(known, attempt)
 			}
 		}
 		return nil
 	})
 	return known, last + 1, err
-}
-
-// apply applies one more fact, in the order in which they were written. A fact that cannot be read has the
-// meaning that ErrUnreadable defines.
-func apply(open map[sessions.ID]Unfinished, subject string, data []byte) error {
-	p, ok := facts.ParseSubject(subject)
-	if !ok {
-		return nil
-	}
-	switch p.Kind {
-	case "completion":
-		return applyCompletion(open, p.ID, data)
-	case "claim":
-		c, err := records.DecodeClaim(p.ID, p.N, data)
-		if errors.Is(err, natsconf.ErrNewer) {
-			return err
-		}
-		if d := open[p.ID]; err != nil && (d.Number != p.N || d.Claimed) {
-			return nil // it was not due
-		}
-		// of one that cannot be read: at once
-		open[p.ID] = Unfinished{
-			Number: p.N, Claimed: true, SettleAfter: c.SettleAfter, CompletedAt: completedAt(open, p.ID),
-		}
-	case "resend":
-		_, err := records.DecodeResend(p.ID, p.N, data)
-		if errors.Is(err, natsconf.ErrNewer) {
-			return err
-		}
-		if err == nil {
-			open[p.ID] = Unfinished{Number: p.N, CompletedAt: completedAt(open, p.ID)}
-		}
-	case "result":
-		r, err := records.DecodeResult(p.ID, p.N, data)
-		if errors.Is(err, natsconf.ErrNewer) {
-			return err
-		}
-		switch claimed := open[p.ID]; {
-		case err == nil && r.LeavesDue():
-			open[p.ID] = Unfinished{Number: p.N + 1, CompletedAt: completedAt(open, p.ID)}
-		case err == nil, claimed.Number == p.N &&
-			claimed.Claimed: // a result that cannot be read ends only the attempt under way
-			delete(open, p.ID)
-		}
-	}
-	return nil
-}
-
-func applyCompletion(open map[sessions.ID]Unfinished, id sessions.ID, data []byte) error {
-	var c records.CompletionRecord
-	err := records.DecodeOf(id, data, &c, &c.Version)
-	switch {
-	case errors.Is(err, facts.ErrUnreadable): // there is nothing to deliver
-		return nil
-	case err != nil:
-		return err
-	case c.State == sessions.Verified, c.State == sessions.Failed:
-		open[id] = Unfinished{Number: 1, CompletedAt: c.CompletedAt}
-	}
-	return nil
-}
-
-func completedAt(open map[sessions.ID]Unfinished, id sessions.ID) time.Time {
-	return open[id].CompletedAt
 }

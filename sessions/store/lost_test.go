@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"verifyd/natsconf/crashpoint"
+	"verifyd/natsconf/topology"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
+	"verifyd/sessions/records"
 )
 
 // remains stores a delivery of which a damaged store has kept only these facts, after its outcome.
@@ -51,6 +53,10 @@ var lossesOfAttempts = map[string]struct {
 	"claim.1 rejected.1 resend.2":            {facts.DeliveryUnknown, 2},
 	"claim.1 rejected.1 resend.3":            {facts.DeliveryUnknown, 3},
 	"claim.1 delivered.1 planted.2147483647": {facts.DeliveryDelivered, 1},
+	"released.1":                             {facts.DeliveryUnknown, 2},
+	"released.1 claim.1":                     {facts.DeliveryUnknown, 2},
+	"delivered.2 claim.2":                    {facts.DeliveryDelivered, 2},
+	"released.2 claim.2":                     {facts.DeliveryUnknown, 3},
 }
 
 // endedForGood checks that a delivery has ended, that each of its attempts is whole, and that no dispatcher
@@ -96,5 +102,89 @@ func TestLostFactsReopenNoDelivery(t *testing.T) {
 			}
 			h.endedForGood(t, kept, id)
 		}
+	}
+}
+
+// What is older than a loss, and what may have been completed within it, is judged by the store's own clock:
+// the clock of the edge was ahead. What came after it has lost nothing, and continues.
+func TestALossIsDatedByTheStore(t *testing.T) {
+	h := start(t)
+	ahead := newStoreAt(t, h, func() time.Time { return time.Now().Add(records.ClockSkew / 2) })
+	complete := func() sessions.ID {
+		s, _, err := ahead.Create(t.Context(), request)
+		if err == nil {
+			_, err = ahead.Complete(t.Context(), s, verified)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.ID
+	}
+	before := complete()
+	open, _, err := ahead.Create(t.Context(), request) // its outcome may be among what is lost
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := h.conn.Last(t.Context(), topology.StreamCompletions, records.CompletionSubject(before))
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := complete()
+	if n, closed, err := h.store.CloseLost(t.Context(), m.Time, m.Time); n != 1 || closed != 1 || err != nil {
+		t.Errorf("%d unknown, %d closed, %v", n, closed, err)
+	}
+	h.shows(t, "before", before, facts.DeliveryUnknown, 1)
+	h.shows(t, "after", after, facts.DeliveryDue, 0)
+	if v, err := h.store.Read(t.Context(), open.ID); err != nil || v.Reason != sessions.LostReason {
+		t.Errorf("the open one: %+v, %v", v.Outcome, err)
+	}
+}
+
+// The same holds for a backup of a store that had lost facts, and a restore counts what it has ended.
+func TestRestoredStoreReopensNoDelivery(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	all, unknown := map[sessions.ID]string{}, 0
+	for kept, want := range lossesOfAttempts {
+		all[h.remains(t, kept)] = kept
+		if want.state == facts.DeliveryUnknown {
+			unknown++
+		}
+	}
+	for _, want := range []int{unknown, 0} {
+		if n, _, err := h.store.CloseUnfinished(t.Context(), time.Now()); err != nil || n != want {
+			t.Errorf("%d deliveries have ended, want %d, %v", n, want, err)
+		}
+	}
+	for id, kept := range all {
+		h.endedForGood(t, kept, id)
+	}
+}
+
+// A claim is open until its result comes, whichever read has found it. What is no claim has no owner.
+func TestOpenClaims(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	id, until := h.begun(t, verified).ID, time.Now().UTC().Add(time.Minute)
+	h.claim(t, id, 1, time.Now())
+	h.settle(t, id, 1, facts.VerdictReleased, time.Now())
+	second := facts.Claim{Session: id, Number: 2, Worker: "w", SettleAfter: until}
+	if err := h.store.Claim(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	h.plant(t, facts.Key{Kind: "claim", ID: h.begun(t, verified).ID, N: 1}.Subject())
+	open, next, err := h.store.OpenClaims(t.Context(), 1, nil)
+	if err != nil || !open[facts.Key{ID: id, N: 2}].Equal(until) || len(open) != 2 {
+		t.Errorf("%v, %v", open, err)
+	}
+	h.settle(t, id, 2, facts.VerdictDelivered, time.Now())
+	open, _, err = h.store.OpenClaims(t.Context(), next, open)
+	for claim, settleAfter := range open {
+		if !settleAfter.IsZero() {
+			t.Errorf("%v is open", claim)
+		}
+	}
+	if err != nil {
+		t.Error(err)
 	}
 }

@@ -112,7 +112,7 @@ func TestNewerRecordsAreNotMisread(t *testing.T) {
 		v.Delivery.State != facts.DeliveryDue {
 		t.Errorf("with none of them newer: %+v, %v", v.Delivery, err)
 	}
-	if _, _, err := newer[claim].Unfinished(t.Context(), 1, nil); !errors.Is(err, natsconf.ErrNewer) {
+	if _, err := newer[claim].Unfinished(t.Context()); !errors.Is(err, natsconf.ErrNewer) {
 		t.Errorf("unfinished: %v", err)
 	}
 	if _, err := h.store.DecodeRetry("retry."+string(s.ID), []byte(`{"v":99}`)); !errors.Is(err,
@@ -156,7 +156,7 @@ func TestNewerShapesAreNotMisread(t *testing.T) {
 		if a, err := h.store.Attempts(t.Context(), c.ID); !errors.Is(err, natsconf.ErrNewer) {
 			t.Errorf("%s: %+v, %v", name, a, err)
 		}
-		if _, _, err := h.store.Unfinished(t.Context(), 1, nil); !errors.Is(err, natsconf.ErrNewer) {
+		if _, err := h.store.Unfinished(t.Context()); !errors.Is(err, natsconf.ErrNewer) {
 			t.Errorf("%s: unfinished: %v", name, err)
 		}
 	}

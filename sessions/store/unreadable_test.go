@@ -16,7 +16,6 @@ import (
 	"verifyd/sessions/facts"
 	"verifyd/sessions/failure"
 	"verifyd/sessions/lists"
-	"verifyd/sessions/recovery"
 	"verifyd/sessions/store"
 	"verifyd/sessions/timeline"
 )
@@ -101,8 +100,8 @@ func TestUnreadableCompletionEndsTheSession(t *testing.T) {
 	if err != nil || len(found.Views) != 1 || found.Views[0].ID != other.ID {
 		t.Errorf("deliveries: %+v, %v", found.Views, err)
 	}
-	open, _, err := h.store.Unfinished(t.Context(), 1, nil)
-	if err != nil || len(open) != 1 || open[other.ID].Number != 1 {
+	open, err := h.store.Unfinished(t.Context())
+	if err != nil || len(open) != 1 || open[other.ID].Unfinished() != 1 {
 		t.Errorf("unfinished: %+v, %v", open, err)
 	}
 }
@@ -212,8 +211,8 @@ func TestFactsOfNoSession(t *testing.T) {
 	if v, err := h.store.Read(t.Context(), c.ID); err != nil || v.Delivery.State != facts.DeliveryDue {
 		t.Errorf("read: %+v, %v", v.Delivery, err)
 	}
-	if open, _, err := h.store.Unfinished(t.Context(), 1, nil); err != nil || len(open) != 1 ||
-		open[c.ID].Number != 1 || open[c.ID].Claimed {
+	if open, err := h.store.Unfinished(t.Context()); err != nil || len(open) != 1 ||
+		open[c.ID].State != facts.DeliveryDue {
 		t.Errorf("unfinished: %+v, %v", open, err)
 	}
 	if found, err := h.store.Deliveries(t.Context(), "", 20); err != nil || len(found.Views) != 1 ||
@@ -244,7 +243,7 @@ func TestUnreadableResendIsNoRequest(t *testing.T) {
 		len(found.Views) != 1 {
 		t.Errorf("deliveries: %+v, %v", found.Views, err)
 	}
-	if open, _, err := h.store.Unfinished(t.Context(), 1, nil); err != nil || len(open) != 0 {
+	if open, err := h.store.Unfinished(t.Context()); err != nil || len(open) != 0 {
 		t.Errorf("unfinished: %+v, %v", open, err)
 	}
 	if _, err := h.store.Resend(t.Context(), c.ID, "operator"); !errors.Is(err, facts.ErrUnreadable) ||
@@ -360,7 +359,7 @@ func TestUnreadableClaimNeedsAReason(t *testing.T) {
 			h.plant(t, "claim."+string(id)+"."+n)
 		}
 		h.shows(t, name, id, c.state, c.attempts)
-		if open := h.unfinished(t, id); (open != nil) != c.open || open != nil && open.Number != c.attempts {
+		if open := h.unfinished(t, id); (open != nil) != c.open || c.open && open.Unfinished() != c.attempts {
 			t.Errorf("%s: unfinished: %+v", name, open)
 		}
 	}
@@ -385,9 +384,9 @@ func (h fixture) shows(t *testing.T, name string, id sessions.ID, state facts.De
 }
 
 // unfinished returns what is known of a delivery that has not ended; nil if it has.
-func (h fixture) unfinished(t *testing.T, id sessions.ID) *recovery.Unfinished {
+func (h fixture) unfinished(t *testing.T, id sessions.ID) *facts.Delivery {
 	t.Helper()
-	open, _, err := h.store.Unfinished(t.Context(), 1, nil)
+	open, err := h.store.Unfinished(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -429,7 +428,7 @@ func TestUnreadableResultEndsNoLaterAttempt(t *testing.T) {
 		id := h.begun(t, verified).ID
 		h.put(t, "result."+string(id)+"."+n, "planted")
 		h.shows(t, "result "+n, id, facts.DeliveryDue, 0)
-		if open := h.unfinished(t, id); open == nil || open.Number != 1 || open.Claimed {
+		if open := h.unfinished(t, id); open == nil || open.State != facts.DeliveryDue {
 			t.Errorf("result %s: unfinished: %+v", n, open)
 		}
 	}

@@ -17,8 +17,7 @@ import (
 	"verifyd/natsconf/storestate"
 	"verifyd/natsconf/topology"
 	"verifyd/natsconf/transfer"
-	"verifyd/sessions"
-	"verifyd/sessions/recovery"
+	"verifyd/sessions/facts"
 )
 
 const (
@@ -178,14 +177,14 @@ func (m *Move) awaitClaims(ctx context.Context) error {
 	}
 	tick := time.NewTicker(leavePoll)
 	defer tick.Stop()
-	var open map[sessions.ID]recovery.Unfinished
+	var open map[facts.Key]time.Time
 	for {
-		if open, next, err = reader.Unfinished(ctx, next, open); err != nil {
+		if open, next, err = reader.OpenClaims(ctx, next, open); err != nil {
 			return err
 		}
 		claimed := 0
-		for _, u := range open {
-			if u.Claimed && time.Now().Before(u.SettleAfter) {
+		for _, settleAfter := range open {
+			if time.Now().Before(settleAfter) {
 				claimed++
 			}
 		}

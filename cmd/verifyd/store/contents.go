@@ -98,7 +98,7 @@ func (s *Store) WithFacts(do func(*sessionstore.Store) error) error {
 // AcknowledgeEnded acknowledges, in a store without a running service, the outcomes that are not to be
 // delivered any more, so that dispatchers need not read each of them. It is a hint: the facts decide.
 func (s *Store) AcknowledgeEnded(ctx context.Context) error {
-	open, _, err := s.Reader().Unfinished(ctx, 1, nil)
+	open, err := s.Reader().Unfinished(ctx)
 	if err != nil {
 		return err
 	}
