@@ -31,6 +31,7 @@ import (
 //	stored              attempt.storeResult
 //	schedule, ack       shared.dispose, shared.schedule
 //	person              Writer.Resend
+//	loss                Recovery.CloseLost
 //
 // TestModelNamesTheCode holds these names, TestModelAllowsWhatWasSeen the order of the facts.
 //
@@ -39,14 +40,15 @@ import (
 // workers at once, and all messages again; acknowledgements are lost; a worker is killed or paused anywhere,
 // also between its check of the clock and the first byte; clocks differ by 10 s or by an hour; a connection
 // breaks before the first byte; the receiver gets the POST or half of it, and answers or not; something that
-// verifyd did not write is stored in a fact's place, or as a hint.
+// verifyd did not write is stored in a fact's place, or as a hint; the service is stopped, its store has lost
+// any of the facts, is recovered, and gives everything anew.
 //
 // What it leaves out: pauses of hosts, listeners, breakers, shares and queues, which decide when something
 // begins and not whether; the two minutes for which a dispatcher that has just started tries in any case;
-// erased users and outcomes that leave the store; an hour's forgetting of unconfirmed claims; what a store
-// loses. Timeouts end nothing by themselves, and time passes independently for claims, retry deadlines and
-// pauses: so the model allows more than can really happen. One process never works twice on a delivery at
-// once (heldSet).
+// erased users and outcomes that leave the store; an hour's forgetting of unconfirmed claims; a store that
+// has lost the outcome. Timeouts end nothing by themselves, and time passes independently for claims, retry
+// deadlines and pauses: so the model allows more than can really happen. One process never works twice on a
+// delivery at once (heldSet).
 
 // decisions are the functions that decide, and what else the delivery's safety depends on. Faults replace
 // them.
@@ -68,6 +70,7 @@ type decisions struct {
 	standing       func(facts.Result, time.Time) disposition
 	acknowledges   func(disposition, bool) bool
 	again          func(facts.Delivery) (int, error)
+	afterLoss      func(facts.AttemptFacts, sessions.Outcome, int) (facts.Delivery, []int, error)
 
 	overwrites    bool // a publish does not expect its subject to be empty
 	keepsDoubt    bool // a claim that was confirmed still counts as unconfirmed
@@ -88,7 +91,7 @@ func realDecisions() decisions {
 		abandoned:  func(s decision) facts.Verdict { return abandoned(s).Verdict },
 		earlier:    withEarlierVerdict,
 		lastResult: lastResult, standing: standing, acknowledges: disposition.acknowledges,
-		again: facts.Delivery.Again,
+		again: facts.Delivery.Again, afterLoss: facts.AttemptFacts.AfterLoss,
 	}
 }
 
@@ -101,7 +104,7 @@ const (
 
 // bounds of the model.
 type world struct {
-	workers    int
+	workers    int // 0: as the flag says
 	room       int // for attempts; the last one can only be given up
 	releases   int // attempts that were released before
 	policy     sessions.Policy
@@ -110,6 +113,7 @@ type world struct {
 	replays    uint8
 	resends    uint8
 	junk       uint8
+	losses     uint8
 	schedules  bool    // a pause may be kept by a message schedule
 	skews      []uint8 // of the second worker's clock: 0, 1 (10 s ahead), 2 (an hour ahead)
 }
@@ -148,6 +152,8 @@ type deliveryState struct {
 	resendsLeft uint8
 	junk        uint8
 	unanswered  uint8
+	losses      uint8
+	before      uint8 // the last attempt that was made, or may have been, before the last loss
 	limbo       [modelLimbo]inFlight
 	worker      [modelWorkers]workerState
 }
@@ -208,13 +214,14 @@ const (
 // A claimCode identifies the claimer: 1 for a process that is gone, then two for each worker: by the current
 // write, and by an earlier one.
 const (
-	byNobody    uint8 = 1
-	givesUp     uint8 = 0x40
-	unreadable  uint8 = 0x80
-	whoMask     uint8 = 0x0f
-	resultJunk  uint8 = 7
-	verdictMask uint8 = 0x07
-	hasNext     uint8 = 0x08
+	byNobody      uint8 = 1
+	givesUp       uint8 = 0x40
+	unreadable    uint8 = 0x80
+	whoMask       uint8 = 0x0f
+	resultJunk    uint8 = 7
+	resultUnknown uint8 = 3 // of modelVerdicts
+	verdictMask   uint8 = 0x07
+	hasNext       uint8 = 0x08
 )
 
 func byNow(w int) uint8    { return uint8(2 + 2*w) }
@@ -318,7 +325,7 @@ func codeOf(r facts.Result) uint8 {
 func (m *model) initial() (states []deliveryState) {
 	for _, skew := range m.skews {
 		s := deliveryState{completion: 1, kills: m.kills, replays: m.replays, resendsLeft: m.resends,
-			junk: m.junk, unanswered: m.unanswered}
+			junk: m.junk, unanswered: m.unanswered, losses: m.losses}
 		if m.releases > 0 {
 			s.completion = 2
 		}
@@ -342,15 +349,20 @@ func (m *model) completionOf(s *deliveryState) sessions.Completion {
 // factsOf returns the facts as they are stored, or as a worker has read them: the first attempts, without the
 // results that it missed.
 func (m *model) factsOf(s *deliveryState, seen int, missed uint8) []facts.Attempt {
+	attempts, _ := m.attempts(m.read(s, seen, missed))
+	return attempts
+}
+
+func (m *model) read(s *deliveryState, seen int, missed uint8) facts.AttemptFacts {
 	var again uint8 // results that were read once
-	attempts, _ := m.attempts(facts.AttemptFacts{
+	return facts.AttemptFacts{
 		Claim: func(n int) (*facts.Claim, error) {
 			if n -= m.releases; n <= 0 {
 				c := facts.NewClaim(modelID, n+m.releases, "before", modelNow, 0, 0)
 				return &c, nil
 			}
 			if n > seen || n > m.room || s.claim[n] == 0 {
-				return nil, nil //nolint:nilnil // there is none
+				return nil, nil // there is none
 			}
 			if s.claim[n] == unreadable {
 				c := facts.UnreadableClaim(modelID, n+m.releases, modelNow)
@@ -366,7 +378,7 @@ func (m *model) factsOf(s *deliveryState, seen int, missed uint8) []facts.Attemp
 			}
 			if s.result[n] == 0 || missed&^again&(1<<n) != 0 {
 				again |= 1 << n
-				return nil, nil //nolint:nilnil // there is none
+				return nil, nil // there is none
 			}
 			due := 0
 			if s.nextDue {
@@ -378,6 +390,5 @@ func (m *model) factsOf(s *deliveryState, seen int, missed uint8) []facts.Attemp
 			n -= m.releases
 			return n > 0 && s.resend&(1<<n) != 0, nil
 		},
-	})
-	return attempts
+	}
 }

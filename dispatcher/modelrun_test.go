@@ -32,10 +32,18 @@ var worlds = map[string]world{
 	"clocks":                       {room: 2, policy: sessions.PolicyOnce, skews: []uint8{0, 1, 2}},
 	"a replayed stream":            {room: 2, policy: sessions.PolicyOnce, replays: 1, kills: 1},
 	"the last releases":            {room: 3, policy: sessions.PolicyOnce, releases: maxReleases - 2},
+	"a damaged store": {
+		workers: 1, room: 3, policy: sessions.PolicyOnce, resends: 1, losses: 1,
+	},
+	"a damaged store, at least once": {
+		workers: 1, room: 3, policy: sessions.PolicyAtLeastOnce, losses: 1,
+	},
 }
 
 func explore(w world, d decisions, states int) modelcheck.Report {
-	w.workers = *flagModelWorkers
+	if w.workers == 0 {
+		w.workers = *flagModelWorkers
+	}
 	if w.skews == nil {
 		w.skews = []uint8{0}
 	}
@@ -175,6 +183,23 @@ var faults = []struct {
 	}, "no end is reachable any more"},
 	{"a hint counts as a request", "no verifyd wrote this", func(d *decisions) { d.believesHints = true },
 		"a delivery that was at an end was taken up again"},
+	{"after a loss, the last fact that is left shows the end", "a damaged store", func(d *decisions) {
+		d.afterLoss = func(f facts.AttemptFacts, o sessions.Outcome,
+			last int) (facts.Delivery, []int, error) {
+			if r, _ := f.Result(last); r != nil && !r.LeavesDue() {
+				return facts.Delivery{}, nil, nil
+			}
+			_, closed, err := f.AfterLoss(o, last)
+			return facts.Delivery{}, closed[len(closed)-1:], err
+		}
+	}, brokenTexts[2]},
+	{"after a loss, gaps are closed, and what is due stays due", "a damaged store", func(d *decisions) {
+		d.afterLoss = func(f facts.AttemptFacts, o sessions.Outcome,
+			last int) (facts.Delivery, []int, error) {
+			_, closed, err := f.AfterLoss(o, last)
+			return facts.Delivery{}, slices.DeleteFunc(closed, func(n int) bool { return n > last }), err
+		}
+	}, brokenTexts[3]},
 	{"who asked is forgotten", "requests that replace each other", func(d *decisions) {
 		d.mayBeRequested = func(decision, []facts.Attempt, int) bool { return false }
 	}, "a delivery has no verdict, and nothing leads to one"},

@@ -49,7 +49,9 @@ func ModelAllows(policy sessions.Policy, seen []string) error {
 func TestModelNamesTheCode(t *testing.T) {
 	t.Parallel()
 	declared := map[string]bool{}
-	for _, folder := range []string{".", "callback", "../sessions/records", "../natsconf/once"} {
+	for _, folder := range []string{
+		".", "callback", "../sessions/records", "../sessions/recovery", "../natsconf/once",
+	} {
 		files, err := filepath.Glob(filepath.Join(folder, "*.go"))
 		if err != nil {
 			t.Fatal(err)

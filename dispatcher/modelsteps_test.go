@@ -101,6 +101,9 @@ func (st *stepper) world() {
 	}
 	st.junk()
 	st.person()
+	if s.losses > 0 {
+		st.loss()
+	}
 }
 
 // clockMatters reports whether anything depends on a claim's age.

@@ -234,8 +234,9 @@ func (m *model) sends(s *deliveryState, n uint8) {
 		if s.sent&(1<<before) == 0 {
 			continue
 		}
-		allowed := m.policy == sessions.PolicyAtLeastOnce && s.result[before]&hasNext != 0
-		for asked := before + 1; asked <= n; asked++ {
+		allowed := m.policy == sessions.PolicyAtLeastOnce && s.result[before]&hasNext != 0 &&
+			before > s.before
+		for asked := max(before, s.before) + 1; asked <= n; asked++ {
 			allowed = allowed || s.resend&(1<<asked) != 0
 		}
 		if !allowed {
@@ -357,6 +358,10 @@ func (m *model) brokenBy(s deliveryState) string {
 	segment := 1 // the first attempt since the delivery last ended
 	for n := 1; n <= m.room; n++ {
 		code := s.result[n]
+		if n <= int(s.before) { // it was judged before the loss
+			segment = n + 1
+			continue
+		}
 		if n > 1 && s.claim[n] != 0 && s.claim[n] != unreadable {
 			before := m.results[n-1][s.result[n-1]&(verdictMask|hasNext)][0]
 			switch {
