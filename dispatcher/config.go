@@ -104,7 +104,7 @@ type Config struct {
 	// UnreadablePause is how long a message that this process cannot read waits for its next try. Default 1
 	// min.
 	UnreadablePause time.Duration
-	Now             func() time.Time // time.Now when nil
+	Now             func() time.Time // the store's time when nil
 	// Random draws the pauses, in [0, 1); rand.Float64 when nil.
 	Random func() float64
 }
@@ -135,7 +135,7 @@ func (c Config) withDefaults() Config {
 	c.BreakerOpen = cmp.Or(c.BreakerOpen, 10*time.Second)
 	c.UnreadablePause = cmp.Or(c.UnreadablePause, time.Minute)
 	if c.Now == nil {
-		c.Now = time.Now
+		c.Now = c.Conn.Clock.Now
 	}
 	if c.Random == nil {
 		c.Random = rand.Float64

@@ -78,6 +78,16 @@ func (d *shared) outlasted(dl *delivery) bool {
 	return ok && !d.c.Now().Before(end)
 }
 
+// left returns how long the delivery is still tried, from an instant that is about now. A process whose clock
+// is wrong does not give it up: it tries once more, and judges again.
+func (a *attempt) left(from time.Time) time.Duration {
+	left := a.giveUpAt(a.delivery).Sub(from)
+	if left <= 0 && !a.Lost && a.c.Conn.Clock.Check() != nil {
+		return minBackoff
+	}
+	return left
+}
+
 // notSentForPause is why a delivery was given up if its host was paused until its outcome had to end.
 func notSentForPause() *callback.NotSent {
 	return &callback.NotSent{

@@ -99,7 +99,7 @@ func TestDecide(t *testing.T) {
 // delay the next probe.
 func TestProbeWithoutADialDecidesNothing(t *testing.T) {
 	b := newBreaker(&shared{
-		c: Config{BreakerOpen: time.Millisecond}.withDefaults(), metrics: newMetrics(nil),
+		c: Config{BreakerOpen: time.Millisecond, Now: time.Now}.withDefaults(), metrics: newMetrics(nil),
 	})
 	for range breakerTrips {
 		passed, _ := b.allow()

@@ -21,7 +21,7 @@ import (
 
 // This file is the life of a delivery, in the order in which it happens: it is due, its facts decide, a way
 // to send is acquired, the attempt is claimed, the callback is sent once, its result is stored, and its
-// message is disposed of.
+// message is disposed of (fetcher.go).
 
 const (
 	// claimBegin is how long after its claim an owner may begin to write. It covers a paused process, not a
@@ -120,14 +120,17 @@ func (a *attempt) run(ctx context.Context) disposition {
 	case doRelease:
 		return a.release(late(lostClaim))
 	case doSettle:
-		return a.settleAbandoned(s)
+		return a.settleAbandoned(ctx, s)
 	case doDrop:
 	}
 	return ended
 }
 
-// settleAbandoned stores the result of an attempt whose owner vanished.
-func (a *attempt) settleAbandoned(s decision) disposition {
+// settleAbandoned stores the result of an attempt whose owner vanished, if this process may judge that.
+func (a *attempt) settleAbandoned(ctx context.Context, s decision) disposition {
+	if err := a.c.Conn.Clock.Judge(ctx); err != nil {
+		return a.fail("settle another's claim", err)
+	}
 	return a.finish(withEarlierVerdict(a.newResult(abandoned(s)), a.last), 0)
 }
 
@@ -274,7 +277,7 @@ func (a *attempt) conclude(answer callback.Answer) disposition {
 
 // finish stores how an attempt ended, and when the next one is due, if the policy sends such a result again.
 func (a *attempt) finish(r facts.Result, retryAfter time.Duration) disposition {
-	left := a.giveUpAt(a.delivery).Sub(r.At)
+	left := a.left(r.At)
 	if !sendsAgain(a.policyOf(a.Completion), r, left) {
 		return a.storeResult(r)
 	}
@@ -291,7 +294,7 @@ func (a *attempt) finish(r facts.Result, retryAfter time.Duration) disposition {
 // each time until the retry deadline.
 func (a *attempt) release(answer callback.Answer) disposition {
 	a.way.release()
-	left := a.giveUpAt(a.delivery).Sub(a.now())
+	left := a.left(a.now())
 	if answer.Verdict = releaseAs(a.releases, left); answer.Verdict != facts.VerdictReleased {
 		return a.storeResult(withEarlierVerdict(a.newResult(answer), a.last))
 	}
@@ -307,7 +310,7 @@ func (a *attempt) release(answer callback.Answer) disposition {
 func (a *attempt) notSent(ctx context.Context, n *callback.NotSent) disposition {
 	a.metrics.notSent.WithLabelValues(string(n.Class)).Inc()
 	a.span.mark("", n.Class)
-	left := a.giveUpAt(a.delivery).Sub(a.now())
+	left := a.left(a.now())
 	a.notify("", n.Class, left > 0)
 	a.way.release()
 	if left > 0 {
@@ -370,31 +373,4 @@ func (a *attempt) fail(doing string, err error) disposition {
 	a.c.Log.Warn().Err(err).Str("sid", string(a.ID)).Str("account", a.Account).Str("doing", doing).
 		Msg("a delivery has to wait")
 	return retryIn(failurePause)
-}
-
-// dispose is the only place that acknowledges. Acknowledgements are hints: the facts decide what a redelivery
-// leads to. A long wait becomes a message schedule, so that the consumer need not carry it; if the schedule
-// cannot be stored, the consumer carries it.
-func (d *shared) dispose(dl *delivery, f disposition) {
-	scheduled := f.schedules(d.c.ScheduleFrom) && d.schedule(dl, f.after)
-	if !f.acknowledges(scheduled) {
-		_ = dl.msg.NakWithDelay(max(f.after, time.Millisecond))
-		return
-	}
-	crashpoint.Reach(crashpoint.BeforeAck)
-	_ = dl.msg.Ack()
-	crashpoint.Reach(crashpoint.AfterAck)
-}
-
-func (d *shared) schedule(dl *delivery, after time.Duration) (stored bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), scheduleWait)
-	defer cancel()
-	err := d.c.Sessions.Schedule(ctx, facts.Retry{
-		Session: dl.ID, RequestedAttempt: dl.requested, Tries: dl.tries, Since: dl.due,
-		At: d.c.Now().Add(after),
-	})
-	if err != nil {
-		d.c.Log.Warn().Err(err).Str("sid", string(dl.ID)).Msg("a delivery waits with its consumer")
-	}
-	return err == nil
 }

@@ -9,7 +9,7 @@ import (
 
 // What was copied from another store keeps its expiry there, whatever this one's retention.
 func TestEndAtIsTheOutcomesOwn(t *testing.T) {
-	d, at := &shared{c: Config{}.withDefaults()}, time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	d, at := &shared{c: Config{Now: time.Now}.withDefaults()}, time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	dl := &delivery{Completion: sessions.Completion{CompletedAt: at}}
 	if _, ok := d.endAt(dl); ok {
 		t.Error("an end, and nobody knows how long outcomes are kept")

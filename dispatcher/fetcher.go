@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"verifyd/dispatcher/callback"
 	"verifyd/natsconf"
+	"verifyd/natsconf/crashpoint"
 	"verifyd/natsconf/topology"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
@@ -132,4 +134,31 @@ func (f *fetcher) read(ctx context.Context, m jetstream.Msg) (*delivery, error) 
 	default:
 		return nil, fmt.Errorf("a message on subject %q: no such kind", m.Subject())
 	}
+}
+
+// dispose is the only place that acknowledges. Acknowledgements are hints: the facts decide what a redelivery
+// leads to. A long wait becomes a message schedule, so that the consumer need not carry it; if the schedule
+// cannot be stored, the consumer carries it.
+func (d *shared) dispose(dl *delivery, f disposition) {
+	scheduled := f.schedules(d.c.ScheduleFrom) && d.schedule(dl, f.after)
+	if !f.acknowledges(scheduled) {
+		_ = dl.msg.NakWithDelay(max(f.after, time.Millisecond))
+		return
+	}
+	crashpoint.Reach(crashpoint.BeforeAck)
+	_ = dl.msg.Ack()
+	crashpoint.Reach(crashpoint.AfterAck)
+}
+
+func (d *shared) schedule(dl *delivery, after time.Duration) (stored bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), scheduleWait)
+	defer cancel()
+	err := d.c.Sessions.Schedule(ctx, facts.Retry{
+		Session: dl.ID, RequestedAttempt: dl.requested, Tries: dl.tries, Since: dl.due,
+		At: d.c.Now().Add(after),
+	})
+	if err != nil {
+		d.c.Log.Warn().Err(err).Str("sid", string(dl.ID)).Msg("a delivery waits with its consumer")
+	}
+	return err == nil
 }

@@ -75,9 +75,11 @@ func (rs *rescheduler) Serve(ctx context.Context) error {
 }
 
 // rescheduleOnce stores overdue schedules again. A retry is a hint: one that comes twice changes nothing.
-// Each keeps its instant, which has passed: that of a process whose clock is ahead would put it off, again
-// and again.
+// Each keeps its instant, which has passed: none is put off.
 func (rs *rescheduler) rescheduleOnce(ctx context.Context) {
+	if rs.d.c.Conn.Clock.Judge(ctx) != nil {
+		return // the clock's keeper logs why, or the meter that JetStream does not answer
+	}
 	overdue, err := rs.d.c.Sessions.Overdue(ctx, overdueBy)
 	if err != nil {
 		return // the meter logs that JetStream does not answer

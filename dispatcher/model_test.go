@@ -38,10 +38,11 @@ import (
 // What may happen: a publish is stored, refused, or unanswered, and an unanswered one is stored then, later,
 // or never, also after its writer has ended; reads fail; a message is redelivered at any time, also to two
 // workers at once, and all messages again; acknowledgements are lost; a worker is killed or paused anywhere,
-// also between its check of the clock and the first byte; clocks differ by 10 s or by an hour; a connection
-// breaks before the first byte; the receiver gets the POST or half of it, and answers or not; something that
-// verifyd did not write is stored in a fact's place, or as a hint; the service is stopped, its store has lost
-// any of the facts, is recovered, and gives everything anew.
+// also between its check of the clock and the first byte; clocks differ by 10 s or by an hour (more than the
+// store's time does, by which processes judge); a connection breaks before the first byte; the receiver gets
+// the POST or half of it, and answers or not; something that verifyd did not write is stored in a fact's
+// place, or as a hint; the service is stopped, its store has lost any of the facts, is recovered, and gives
+// everything anew.
 //
 // What it leaves out: pauses of hosts, listeners, breakers, shares and queues, which decide when something
 // begins and not whether; the two minutes for which a dispatcher that has just started tries in any case;
@@ -244,7 +245,7 @@ func workerNameOf(who uint8) string { return "w" + strconv.Itoa(int(who)/2) }
 
 // newModel returns a model, and all facts that may occur in it: each is encoded and decoded.
 func newModel(w world, d decisions) *model {
-	m := &model{world: w, decisions: d, shared: &shared{c: Config{Worker: "w"}.withDefaults()}}
+	m := &model{world: w, decisions: d, shared: &shared{c: Config{Worker: "w", Now: time.Now}.withDefaults()}}
 	m.oldest = 2 + slices.Max(w.skews)
 	for n := 1; n <= w.room; n++ {
 		number := w.releases + n

@@ -16,6 +16,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/natsconf/permission"
+	"verifyd/natsconf/storetime"
 )
 
 // ackTimeout is how long to wait for an acknowledgement or an answer. A synced write takes well under 10 ms;
@@ -45,6 +46,7 @@ type ConnectOptions struct {
 	RootCAs   *x509.CertPool // extra roots for the server's certificate
 	Name      string         // shown in the server's connection list
 	Log       zerolog.Logger
+	Now       func() time.Time // the machine's clock, which tests set; nil: time.Now
 }
 
 const (
@@ -61,8 +63,9 @@ const (
 type Conn struct {
 	*Reader
 
-	NC *nats.Conn
-	JS jetstream.JetStream
+	NC    *nats.Conn
+	JS    jetstream.JetStream
+	Clock *storetime.Clock
 
 	mu     sync.Mutex
 	back   chan struct{} // closed at the next reconnect
@@ -107,6 +110,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 	c.Reader = &Reader{
 		js: js, metrics: newMetrics(), embedded: o.Embedded, streams: map[string]jetstream.Stream{},
 	}
+	c.Clock = storetime.New(c.serverTime, o.Now)
 	return c, nil
 }
 

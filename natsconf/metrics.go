@@ -53,6 +53,10 @@ func (c *Conn) Measure(r prometheus.Registerer) {
 			return 0
 		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "verifyd_clock_skew_seconds",
+			Help: "How far this machine's clock is ahead of the store's time.",
+		}, func() float64 { return c.Clock.Skew().Seconds() }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "verifyd_store_failed",
 			Help: "1 since the embedded store failed to write to its disk: this process uses it no more.",
 		}, func() float64 {

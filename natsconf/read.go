@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"verifyd/natsconf/topology"
 	"verifyd/natsconf/wait"
 )
 
@@ -139,6 +140,19 @@ func (r *Reader) stream(ctx context.Context, name string) (jetstream.Stream, err
 	r.streams[name] = s
 	r.mu.Unlock()
 	return s, nil
+}
+
+// serverTime asks the leader of the outcomes for its clock, which gives them their timestamps. Its errors are
+// ErrNotFound, if there is no such stream yet, and ErrUnavailable.
+func (r *Reader) serverTime(ctx context.Context) (at time.Time, err error) {
+	err = r.ask(ctx, topology.StreamCompletions, func(ctx context.Context, s jetstream.Stream) error {
+		info, err := s.Info(ctx)
+		if err == nil {
+			at = info.TimeStamp
+		}
+		return err
+	})
+	return at, err
 }
 
 // Next reads the first message at or after a sequence whose subject matches, from the stream's leader. Its

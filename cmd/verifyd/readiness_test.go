@@ -44,7 +44,7 @@ func TestReadinessReportsEachDependency(t *testing.T) {
 	for name, state := range map[string]string{
 		"jetstream": "NATS 2.", "keys": "as they are stored", "writers": "", "standing": "", "deliveries": "",
 		"store": "MiB used", "public server": "127.0.0.1:",
-		"clock": "off the server's", "topology": "as it should be",
+		"clock": "off the store's", "topology": "as it should be",
 		"stream COMPLETIONS": fmt.Sprintf("%d of %[1]d copies current", copies),
 		"stream KV_sessions": "led by", "consumer dispatcher": "0 waiting", "network dev": "",
 	} {

@@ -122,12 +122,16 @@ func (tr *Trio) Connect(tb testing.TB, names ...string) *natsconf.Conn {
 	return ConnectTo(tb, tr.URL(names...))
 }
 
-// ConnectTo connects to servers that ask for no credential until the test ends.
-func ConnectTo(tb testing.TB, url string) *natsconf.Conn {
+// ConnectTo connects to servers until the test ends. The options may be changed, such as the machine's clock.
+func ConnectTo(tb testing.TB, url string, change ...func(*natsconf.ConnectOptions)) *natsconf.Conn {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), TestTimeout)
 	defer cancel()
-	conn, err := natsconf.Connect(ctx, natsconf.ConnectOptions{URL: url, Name: tb.Name(), Log: zerolog.Nop()})
+	o := natsconf.ConnectOptions{URL: url, Name: tb.Name(), Log: zerolog.Nop()}
+	for _, c := range change {
+		c(&o)
+	}
+	conn, err := natsconf.Connect(ctx, o)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"verifyd/natsconf"
+	"verifyd/natsconf/storetime"
 	"verifyd/natsconf/topology"
 )
 
@@ -21,9 +22,6 @@ const (
 	// healthWait bounds one check, below the two seconds that a readiness probe has. A stream without a
 	// leader answers nothing.
 	healthWait = 1500 * time.Millisecond
-	// SkewError is the difference of two machines' clocks from which instants are judged wrongly: a claim's
-	// deadline is seconds away.
-	SkewError = 5 * time.Second
 )
 
 // Health is what the server reported about verifyd's assets.
@@ -31,8 +29,8 @@ type Health struct {
 	At        time.Time
 	Streams   []StreamHealth   // in the topology's order
 	Consumers []ConsumerHealth // the same
-	// Skew is how far the server's clock is ahead of this machine's, within the time that an answer takes;
-	// Known reports whether one came.
+	// Skew is how far the clock of the server that is furthest off is ahead of this machine's, within the
+	// time that an answer takes; Known reports whether one came.
 	Skew      time.Duration
 	SkewKnown bool
 }
@@ -111,9 +109,8 @@ func (h Health) CheckClock() (state string, err error) {
 	if !h.SkewKnown {
 		return "", errors.New("no stream answered, so that the server's clock is not known")
 	}
-	if h.Skew.Abs() >= SkewError {
-		return "", fmt.Errorf("the server's clock is %s off this machine's: claims and expiries are "+
-			"judged wrongly", h.Skew)
+	if h.Skew.Abs() >= storetime.MaxSkew {
+		return "", fmt.Errorf("a server's clock is %s off this machine's", h.Skew)
 	}
 	return fmt.Sprintf("%s off the server's", h.Skew.Abs()), nil
 }
@@ -137,8 +134,7 @@ func (e Ensurer) Health(ctx context.Context) Health {
 	}
 	all.Wait()
 	for _, s := range skews {
-		// the quickest answer has the smallest error
-		if s != nil && (!h.SkewKnown || s.Abs() < h.Skew.Abs()) {
+		if s != nil && (!h.SkewKnown || s.Abs() > h.Skew.Abs()) { // of several servers, one may be off
 			h.Skew, h.SkewKnown = *s, true
 		}
 	}

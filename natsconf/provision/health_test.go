@@ -7,6 +7,7 @@ import (
 
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/provision"
+	"verifyd/natsconf/storetime"
 	"verifyd/natsconf/topology"
 )
 
@@ -80,7 +81,7 @@ func TestStreamHealthWords(t *testing.T) {
 			t.Errorf("%+v: %v", row.health, err)
 		}
 	}
-	if _, err := (provision.Health{SkewKnown: true, Skew: -provision.SkewError}).CheckClock(); err == nil {
+	if _, err := (provision.Health{SkewKnown: true, Skew: -storetime.MaxSkew}).CheckClock(); err == nil {
 		t.Error("a clock that is five seconds behind is well")
 	}
 }

@@ -122,7 +122,7 @@ func backUp(ctx context.Context, c *natsconf.Conn, a Asset, skip Skip, lines *js
 	if err := lines.Encode(line{Asset: a.Stream}); err != nil {
 		return sum, err
 	}
-	err = Read(ctx, c, a, skip, 1, time.Now(), func(items []Item) error {
+	err = Read(ctx, c, a, skip, 1, c.Clock.Now(), func(items []Item) error {
 		for _, it := range items {
 			sum.add(it)
 			if err := lines.Encode(line{Item: &it}); err != nil {
@@ -212,7 +212,7 @@ func (f *File) Restore(ctx context.Context, c *natsconf.Conn, assets []Asset, sk
 		}
 		since[a.Stream] = last
 	}
-	now := time.Now()
+	now := c.Clock.Now()
 	err := f.each(key, func(asset string, items []Item) error {
 		a, wanted := into[asset]
 		if !wanted {

@@ -152,7 +152,7 @@ func (s *storeCopy) Check(key secretbox.Key, seen func(stream, subject string)) 
 // Restore fills a store; see Source.
 func (s *storeCopy) Restore(ctx context.Context, c *natsconf.Conn, assets []Asset, skip Skip,
 	key secretbox.Key) ([]Report, error) {
-	r := refill{ctx: ctx, conn: c, skip: skip, now: time.Now(), of: map[string]*assetRefill{}}
+	r := refill{ctx: ctx, conn: c, skip: skip, now: c.Clock.Now(), of: map[string]*assetRefill{}}
 	for _, a := range assets {
 		one := &assetRefill{asset: a, counters: map[string]Item{}}
 		r.of[a.Stream] = one

@@ -99,7 +99,7 @@ func fillPage(ctx context.Context, c *natsconf.Conn, a Asset, items []Item) (err
 		return err
 	}
 	for tries := 0; tries < fillTries; tries++ {
-		msgs := messages(a, items)
+		msgs := messages(a, items, c.Clock.Now())
 		if a.batches {
 			msgs[0].Header.Set(jetstream.ExpectedLastSeqHeader, strconv.FormatUint(end, 10))
 			err = c.PublishBatch(ctx, a.Stream, msgs...)
@@ -144,9 +144,8 @@ func position(ctx context.Context, c *natsconf.Conn, a Asset) (end, last uint64,
 
 // messages makes the messages of a page. Those whose life has ended meanwhile live a second more, so that the
 // order has no gap.
-func messages(a Asset, items []Item) []*nats.Msg {
+func messages(a Asset, items []Item, now time.Time) []*nats.Msg {
 	msgs := make([]*nats.Msg, len(items))
-	now := time.Now()
 	for i, it := range items {
 		m := &nats.Msg{Subject: it.Subject, Data: it.Data, Header: nats.Header{}}
 		maps.Copy(m.Header, it.Header)
@@ -183,7 +182,7 @@ func publishChain(c *natsconf.Conn, msgs []*nats.Msg, end uint64) (err error) {
 
 // fillSingly stores the messages of a page that are not there yet, and compares those that are.
 func fillSingly(ctx context.Context, c *natsconf.Conn, a Asset, items []Item) error {
-	for i, m := range messages(a, items) {
+	for i, m := range messages(a, items, c.Clock.Now()) {
 		_, err := c.JS.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0))
 		if err == nil {
 			continue
@@ -293,7 +292,7 @@ func Copy(ctx context.Context, from, to *natsconf.Conn, a Asset, skip Skip) (Rep
 		}
 		since = last + 1
 	}
-	err := Read(ctx, from, a, skip, since, time.Now(), func(items []Item) error {
+	err := Read(ctx, from, a, skip, since, from.Clock.Now(), func(items []Item) error {
 		n, err := Fill(ctx, to, a, items)
 		r.Filled += n
 		crashpoint.Reach(crashpoint.MovePage)
@@ -331,7 +330,7 @@ const compareMargin = 2 * time.Minute
 
 // Compare reads the whole of an asset on both sides, at the same time.
 func Compare(ctx context.Context, from, to *natsconf.Conn, a Asset, skip Skip) (Comparison, error) {
-	alive := time.Now().Add(compareMargin)
+	alive := from.Clock.Now().Add(compareMargin)
 	c := Comparison{Stream: a.Stream}
 	done := make(chan error, 1)
 	go func() {

@@ -414,3 +414,33 @@ func TestWhatIsReplacedIsDestroyedInTheCopy(t *testing.T) {
 	only("after one was cut off", "fourth")
 	p.equal(t, 3)
 }
+
+// A command on a machine whose clock is days ahead brings what has not expired, with the life that is left.
+func TestCopyOnAWrongClock(t *testing.T) {
+	t.Parallel()
+	wrong := func() *natsconf.Conn {
+		dir := t.TempDir()
+		natstest.StartIn(t, dir)
+		c := natstest.ConnectTo(t, natstest.URL(t, dir), func(o *natsconf.ConnectOptions) {
+			o.Now = func() time.Time { return time.Now().Add(8 * 24 * time.Hour) }
+		})
+		if err := c.Clock.Read(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	p := pair{wrong(), wrong()}
+	subject := topology.BucketSubject(topology.BucketIdentities, "hash")
+	publish(t, p.from, subject, "hold", jetstream.MsgTTLHeader, "1h0m0s")
+	publish(t, p.from, "completion.s", "outcome")
+	p.copy(t)
+	p.equal(t, 2)
+	m, err := p.to.Last(t.Context(), topology.BucketStream(topology.BucketIdentities), subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := time.ParseDuration(m.Header.Get(jetstream.MsgTTLHeader))
+	if err != nil || left < 50*time.Minute {
+		t.Errorf("it lives for %s, %v", left, err)
+	}
+}

@@ -114,10 +114,10 @@ type Store struct {
 	now  func() time.Time
 }
 
-// NewStore returns a store. now is time.Now when nil.
+// NewStore returns a store. now is the store's time when nil.
 func NewStore(c *natsconf.Conn, now func() time.Time) *Store {
 	if now == nil {
-		now = time.Now
+		now = c.Clock.Now
 	}
 	return &Store{conn: c, now: now}
 }

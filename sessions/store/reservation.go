@@ -131,8 +131,7 @@ func (st *Reservations) interpretReservation(ctx context.Context, subject string
 	if err := records.DecodeRecord(m.Data, &r, &r.Version, records.ReservationVersions); err != nil {
 		return Reservation{}, false, fmt.Errorf("the reservation of an idempotency key: %w", err)
 	}
-	now := st.Instant()
-	if r.Released || !now.Before(r.At.Add(topology.IdempotencyTTL)) {
+	if r.Released {
 		return Reservation{}, true, nil
 	}
 	plain, err := st.reservationBox.Open(r.Token, subject)
@@ -150,7 +149,7 @@ func (st *Reservations) interpretReservation(ctx context.Context, subject string
 		return t, false, nil
 	case !errors.Is(err, sessions.ErrNotFound):
 		return Reservation{}, false, err
-	case now.Before(r.Until):
+	case st.Instant().Before(r.Until):
 		return Reservation{}, false, ErrInProgress
 	default:
 		return t, true, nil

@@ -93,20 +93,32 @@ func TestReservationOfAVanishedOwner(t *testing.T) {
 	}
 }
 
-func TestReservationEndsAfterTenMinutes(t *testing.T) {
+// A reservation lasts as long as its entry, which the server removes, and not by the clock of a process.
+func TestReservationLastsAsLongAsItsEntry(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	reservation, err := h.store.Reserve(t.Context(), keyed("k"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := h.store.Commit(t.Context(), reservation, request); err != nil {
+	s, _, err := h.store.Commit(t.Context(), reservation, request)
+	if err != nil {
 		t.Fatal(err)
 	}
-	h.clock.Advance(topology.IdempotencyTTL)
+	for _, ahead := range []time.Duration{topology.IdempotencyTTL, 8 * 24 * time.Hour} {
+		h.clock.Advance(ahead)
+		again, err := h.store.Reserve(t.Context(), keyed("k"))
+		if err != nil || again.Session == nil || again.Session.ID != s.ID {
+			t.Errorf("%s later by the clock of a process: %+v, %v", ahead, again, err)
+		}
+	}
+	// as the server does after ten minutes
+	if err := h.conn.Purge(t.Context(), topology.BucketStream(topology.BucketIdempotency), ">"); err != nil {
+		t.Fatal(err)
+	}
 	next, err := h.store.Reserve(t.Context(), keyed("k"))
 	if err != nil || next.Session != nil || next.Token == reservation.Token {
-		t.Errorf("after ten minutes: %+v, %v", next, err)
+		t.Errorf("without an entry: %+v, %v", next, err)
 	}
 }
 

@@ -38,7 +38,7 @@ type Config struct {
 	// Plain stores new sessions as builds did before these were sealed under keys of their own, so that such
 	// builds can read them.
 	Plain bool
-	Now   func() time.Time // time.Now when nil
+	Now   func() time.Time // the store's time when nil
 }
 
 // Store is everything that is stored of sessions. Its methods, which are those of its parts, are safe for
@@ -60,7 +60,7 @@ type Store struct {
 // New returns a store.
 func New(c Config) *Store {
 	if c.Now == nil {
-		c.Now = time.Now
+		c.Now = c.Conn.Clock.Now
 	}
 	r := records.NewReader(c.Conn, c.Key, c.Now, c.Metrics, c.OnUnreadable)
 	w := &records.Writer{

@@ -59,42 +59,6 @@ const (
 	Subject = topology.SubjectAlarms + "."
 )
 
-// Type names a kind of cause. The names are part of the interface to operators and never change.
-type Type string
-
-// The types.
-const (
-	StoreHigh          Type = "store.high"
-	QuotaNear          Type = "account.quota_near"
-	ReceiverFailing    Type = "receiver.failing"
-	DeliveriesUnknown  Type = "deliveries.unknown"
-	BacklogOld         Type = "backlog.old"
-	NetworkUnavailable Type = "network.unavailable"
-	FactsUnreadable    Type = "facts.unreadable"
-	CopyBehind         Type = "copy.behind"
-)
-
-// Status reports whether a cause persists.
-type Status string
-
-// The states of a cause.
-const (
-	Raised   Status = "raised"
-	Resolved Status = "resolved"
-)
-
-// Condition is a cause as one process sees it now.
-type Condition struct {
-	Type   Type
-	About  string         // what it is about, such as a host or an id; empty: the whole service
-	Detail string         // one sentence for people, without secrets or user data
-	Data   map[string]any // the figures in it
-	// Until is the instant until which it holds without being reported; zero: it holds while it is reported.
-	Until time.Time
-	// Over is set when the condition is known not to hold, which ends it whatever Until is.
-	Over bool
-}
-
 // ToOperators announces events in the log, and on the subject that monitoring listens to.
 func ToOperators(conn *natsconf.Conn, log zerolog.Logger) func(Event) {
 	return func(e Event) {
@@ -104,18 +68,6 @@ func ToOperators(conn *natsconf.Conn, log zerolog.Logger) func(Event) {
 			conn.Emit(Subject+string(e.Type), data)
 		}
 	}
-}
-
-// Event is the notification to operators, as JSON.
-type Event struct {
-	ID     string         `json:"id"` // the same for every copy
-	Type   Type           `json:"type"`
-	Status Status         `json:"status"`
-	About  string         `json:"about,omitempty"`
-	At     time.Time      `json:"at"`
-	Since  time.Time      `json:"since"` // when it was raised
-	Detail string         `json:"detail"`
-	Data   map[string]any `json:"data,omitempty"`
 }
 
 // record is a cause as it is stored.
@@ -146,7 +98,7 @@ type Config struct {
 	Notify  func(ctx context.Context, e Event) error
 	Log     zerolog.Logger
 	Metrics prometheus.Registerer // nil: no metrics
-	Now     func() time.Time      // time.Now when nil
+	Now     func() time.Time      // the store's time when nil
 }
 
 // Keeper is the actor that checks the causes and notifies operators.
@@ -157,12 +109,13 @@ type Keeper struct {
 	pending  prometheus.Gauge
 
 	looking sync.Mutex // one check at a time: sources remember what they saw
+	judges  bool       // in this check, what others reported may be ended by the time
 }
 
 // New returns a keeper. It does nothing until served.
 func New(c Config) *Keeper {
 	if c.Now == nil {
-		c.Now = time.Now
+		c.Now = c.Conn.Clock.Now
 	}
 	if c.Stream == "" {
 		c.Stream = topology.BucketStream(topology.BucketAlarms)
@@ -217,6 +170,7 @@ func (k *Keeper) CheckOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	k.judges = k.c.Conn.Clock.Judge(ctx) == nil
 	seen := map[string]Condition{}
 	for _, source := range k.c.Sources {
 		for _, c := range source(ctx) {
@@ -264,7 +218,8 @@ func (k *Keeper) next(r record, c Condition, is bool) (record, bool) {
 	case r.Event.Status == Resolved && r.Notified:
 		return r, false
 	case r.Event.Status == Raised:
-		if changed := k.report(&r, holds, now); len(r.Reporters) == 0 && (c.Over || !now.Before(r.Until)) {
+		changed := k.report(&r, holds, now)
+		if over := c.Over || k.judges && !now.Before(r.Until); len(r.Reporters) == 0 && over {
 			return resolved(r, now), true
 		} else if r.Notified {
 			return r, changed
@@ -277,7 +232,9 @@ func (k *Keeper) next(r record, c Condition, is bool) (record, bool) {
 // report updates the reporters of a raised record.
 func (k *Keeper) report(r *record, holds bool, now time.Time) (changed bool) {
 	reporters := maps.Clone(r.Reporters)
-	maps.DeleteFunc(reporters, func(_ string, at time.Time) bool { return now.Sub(at) >= reporterLease })
+	if k.judges {
+		maps.DeleteFunc(reporters, func(_ string, at time.Time) bool { return now.Sub(at) >= reporterLease })
+	}
 	last, mine := reporters[k.self]
 	switch {
 	case !holds:

@@ -257,3 +257,35 @@ func TestWhatHoldsByItself(t *testing.T) {
 	look(t, other)
 	s.expect(t, "the month is over", alarm.Resolved)
 }
+
+// What a process has reported that is gone is ended only by one whose clock is right.
+func TestWrongClockEndsNoAlarm(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	conn, _ := natstest.StartIn(t, dir)
+	s := &service{conn: conn, at: time.Now()}
+	gone, right := s.start(), s.start()
+	gone.sees = high
+	wrong := s.start(func(c *alarm.Config) {
+		c.Conn = natstest.ConnectTo(t, natstest.URL(t, dir), func(o *natsconf.ConnectOptions) {
+			o.Now = func() time.Time { return time.Now().Add(-time.Hour) }
+		})
+	})
+	look(t, gone)
+	s.expect(t, "at first", alarm.Raised)
+	s.pass(10 * time.Minute)
+	look(t, wrong)
+	s.expect(t, "a process whose clock is wrong looks")
+	look(t, right)
+	s.expect(t, "one whose clock is right looks", alarm.Resolved)
+	right.sees = high
+	look(t, right)
+	s.expect(t, "again", alarm.Raised)
+	wrong.sees = high
+	look(t, wrong)
+	wrong.sees, right.sees = nil, nil
+	look(t, wrong) // it takes back what it reported itself
+	s.expect(t, "another still sees it")
+	look(t, right)
+	s.expect(t, "nobody does", alarm.Resolved)
+}

@@ -12,6 +12,7 @@ import (
 	"verifyd/natsconf"
 	"verifyd/natsconf/provision"
 	"verifyd/natsconf/storestate"
+	"verifyd/natsconf/storetime"
 	"verifyd/natsconf/topology"
 )
 
@@ -163,7 +164,7 @@ func checkClock(s *Survey, in provision.Inspection, _ config.Config) {
 	skew := in.Skew.Abs()
 	switch {
 	case !in.SkewKnown:
-	case skew >= provision.SkewError:
+	case skew >= storetime.MaxSkew:
 		s.err("clock", "synchronize both machines' clocks by NTP",
 			"the server's clock is %s off this machine's: claims and expiries would be judged wrongly",
 			in.Skew)

@@ -28,6 +28,8 @@ type Store struct {
 	Topology   topology.Options
 	Key        *secretbox.Key // nil: the file in the data directory
 	KeyFile    string
+
+	MachineClock func() time.Time // set by tests; nil: time.Now
 }
 
 // Config checks the settings of the store.

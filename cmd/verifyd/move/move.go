@@ -184,7 +184,7 @@ func (m *Move) awaitClaims(ctx context.Context) error {
 		}
 		claimed := 0
 		for _, settleAfter := range open {
-			if time.Now().Before(settleAfter) {
+			if m.From.Conn.Clock.Now().Before(settleAfter) {
 				claimed++
 			}
 		}

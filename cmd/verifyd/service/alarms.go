@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"time"
 
 	"verifyd/cmd/verifyd/alarm"
@@ -11,6 +12,7 @@ import (
 	"verifyd/dispatcher/callback"
 	"verifyd/edge/limit"
 	"verifyd/natsconf/storestate"
+	"verifyd/natsconf/storetime"
 	sessionstore "verifyd/sessions/store"
 	"verifyd/sessions/urlpolicy"
 )
@@ -41,7 +43,8 @@ const (
 // startAlarms starts the actor that notifies operators, with what edge and dispatcher know.
 func (p *Program) startAlarms(h shared) {
 	sources := []func(context.Context) []alarm.Condition{storeWatch(h.gauge), watchNetworks(p),
-		p.Unreadables.Conditions, p.copyWatch}
+		p.Unreadables.Conditions, p.copyWatch,
+		watchClock(p.Store.Conn.Clock)}
 	if p.quota != nil {
 		sources = append(sources, quotaWatch(p.quota))
 	}
@@ -72,12 +75,20 @@ func (p *Program) postAlarm(ctx context.Context, e alarm.Event) error {
 	return nil
 }
 
-// Clock returns the time as the program sees it, which tests move.
-func (p *Program) Clock() time.Time {
-	if p.Config.Now != nil {
-		return p.Config.Now()
+// Clock returns the store's time once the store is open. Tests move it.
+func (p *Program) Clock() time.Time { return p.Config.Now() }
+
+// watchClock reports a machine whose clock is wrong.
+func watchClock(clock *storetime.Clock) func(context.Context) []alarm.Condition {
+	host, _ := os.Hostname() // empty: unknown
+	return func(context.Context) []alarm.Condition {
+		err := clock.Check()
+		if err == nil {
+			return nil
+		}
+		return []alarm.Condition{{Type: alarm.ClockOff, About: host, Detail: err.Error(),
+			Data: map[string]any{"skew_seconds": clock.Skew().Seconds()}}}
 	}
-	return time.Now()
 }
 
 // storeWatch reports a store that fills up.

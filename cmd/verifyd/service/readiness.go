@@ -65,6 +65,10 @@ func (p *Program) readiness(h shared) []web.Check {
 		}},
 		{Name: "standing",
 			Check: func(context.Context) (string, error) { return "", h.stateMonitor.Check() }},
+		{Name: "clock", Advisory: true, Check: func(context.Context) (string, error) {
+			skew := p.Store.Conn.Clock.Skew().Abs().Round(time.Millisecond)
+			return fmt.Sprintf("%s off the store's", skew), p.Store.Conn.Clock.Check()
+		}},
 		{Name: checkDeliveries, Advisory: true,
 			Check: func(context.Context) (string, error) { return "", h.stateMonitor.CheckDeliveries() }},
 		{Name: CheckStore, Advisory: true, Check: func(context.Context) (string, error) {
@@ -145,7 +149,7 @@ func assetChecks(p *Program) []web.Check {
 		}}
 	}
 	checks := []web.Check{
-		advisory("clock", provision.Health.CheckClock), advisory("topology", provision.Health.CheckTopology),
+		advisory("topology", provision.Health.CheckTopology),
 	}
 	for i, s := range topology.Streams {
 		checks = append(checks, advisory("stream "+s.Name, func(h provision.Health) (string, error) {

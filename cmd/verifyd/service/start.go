@@ -27,6 +27,7 @@ import (
 	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/fleet"
 	"verifyd/natsconf/storestate"
+	"verifyd/natsconf/storetime"
 	"verifyd/natsconf/topology"
 	"verifyd/natsconf/transfer"
 	"verifyd/sessions/pauses"
@@ -117,6 +118,9 @@ func (p *Program) start(ctx context.Context) (err error) {
 		return err
 	}
 	p.Store.Conn.Measure(p.Registry)
+	if p.Config.Now == nil {
+		p.Config.Now = p.Store.Conn.Clock.Now
+	}
 	if err := check.RefuseThere(ctx, p.Store.Conn, p.Config); err != nil {
 		return err
 	}
@@ -183,9 +187,7 @@ func (p *Program) startCore(ctx context.Context) (shared, error) {
 	steps := sessionstore.NewSteps(conn, events)
 	p.Unreadables = newUnreadables(p.Config.Log, p.Clock)
 	meter := stats.NewMeter(usage)
-	if p.Config.Now != nil {
-		meter.Now = p.Config.Now
-	}
+	meter.Now = p.Config.Now
 	h := shared{
 		sessions: sessionstore.New(sessionstore.Config{
 			Conn: conn, Pending: pending, Completions: completions, Retries: retries, Idempotency: keyed,
@@ -211,7 +213,7 @@ func (p *Program) startCore(ctx context.Context) (shared, error) {
 	h.gauge.Measure(p.Registry)
 	h.mirror.Now, p.Store.Accounts.Now = p.Config.Now, p.Config.Now
 	mirror := supervise.New("key mirror", h.mirror)
-	p.add("core",
+	p.add("core", supervise.New("clock", storetime.NewKeeper(conn.Clock, p.Config.Log)),
 		supervise.New("sessions writer", pending), supervise.New("completions writer", completions),
 		supervise.New("retries writer", retries), supervise.New("idempotency writer", keyed),
 		supervise.New("identities writer", identities), supervise.New("usage writer", h.usage),

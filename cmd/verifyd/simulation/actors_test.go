@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -20,6 +21,7 @@ import (
 	"verifyd/natsconf"
 	"verifyd/natsconf/secretbox"
 	"verifyd/natsconf/simtest"
+	"verifyd/natsconf/storetime"
 	"verifyd/natsconf/topology"
 	"verifyd/sessions/store"
 	"verifyd/sessions/urlpolicy"
@@ -45,6 +47,7 @@ func (secrets) SigningSecrets(string) ([]string, bool) {
 type process struct {
 	w        *world
 	name     string
+	ahead    *atomic.Int64 // by how much the clock of its machine is
 	endpoint *simtest.Endpoint
 	conn     *natsconf.Conn
 	store    *store.Store
@@ -52,11 +55,13 @@ type process struct {
 	actors   sync.WaitGroup
 }
 
-// start starts a process, and waits for the broker. ok is false if ctx ends first.
-func (w *world) start(ctx context.Context, name string) (p *process, ok bool) {
-	p = &process{w: w, name: name, endpoint: w.broker.Endpoint(name)}
+// start starts a process on a machine whose clock is ahead, and waits for the broker. ok is false if ctx ends
+// first.
+func (w *world) start(ctx context.Context, name string, ahead *atomic.Int64) (p *process, ok bool) {
+	p = &process{w: w, name: name, ahead: ahead, endpoint: w.broker.Endpoint(name)}
 	conn, err := natsconf.Connect(ctx, natsconf.ConnectOptions{
 		Embedded: p.endpoint, Name: name, Log: zerolog.Nop(),
+		Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
 	})
 	if err != nil {
 		return nil, false
@@ -68,6 +73,7 @@ func (w *world) start(ctx context.Context, name string) (p *process, ok bool) {
 		p.actors.Go(func() { _ = writer.Serve(actors) })
 		return writer
 	}
+	p.actors.Go(func() { _ = storetime.NewKeeper(conn.Clock, zerolog.Nop()).Serve(actors) })
 	p.store = store.New(store.Config{
 		Conn: conn, Key: storeKey,
 		Completions: serve(natsconf.NewWriter(conn, topology.StreamCompletions)),
@@ -87,9 +93,10 @@ func (p *process) close() {
 
 // worker is a dispatcher or an edge: a process, and those that replace it.
 type worker struct {
-	w    *world
-	name string
-	work context.Context
+	w     *world
+	name  string
+	work  context.Context
+	ahead atomic.Int64 // by how much the clock of its machine is
 	// returns the function that a process runs until its context ends
 	part func(l *life) (serve func(context.Context), err error)
 	all  sync.WaitGroup // of its lives
@@ -121,11 +128,17 @@ func (k *worker) begin(pause time.Duration) {
 		case <-k.work.Done():
 			return
 		}
-		p, ok := k.w.start(k.work, k.name)
+		p, ok := k.w.start(k.work, k.name, &k.ahead)
 		if !ok {
 			return
 		}
 		defer p.close()
+		for p.conn.Clock.Read(k.work) != nil { // as a service does before it begins
+			if k.work.Err() != nil {
+				return
+			}
+			time.Sleep(time.Second) // in virtual time
+		}
 		k.mu.Lock()
 		k.lives++
 		l := &life{process: p, number: k.lives, died: make(chan struct{})}
@@ -174,7 +187,7 @@ func (l *life) now() time.Time {
 	if strings.HasSuffix(runtime.FuncForPC(caller).Name(), "connSender).send") {
 		l.w.pauseOf(l.name)
 	}
-	return time.Now()
+	return l.conn.Clock.Now()
 }
 
 // gone reports whether the process was killed.

@@ -8,12 +8,12 @@
 //
 // A seed decides what happens: which sessions there are and who ends them, which faults each message and each
 // request gets, when connections are cut, edges and dispatchers are killed and replaced, the broker is
-// restarted and its leaders are lost, how receivers and identity networks answer, and what users do: press
-// twice, return twice, return in another browser or with other cookies, decline, give up. Each decision is
-// drawn from the seed and its own subject, such as "the second claim of session 3", and does not depend on
-// the order in which decisions are made. What the Go runtime draws, such as the order of two timers of one
-// instant, is left to chance if many schedules share a process. In a schedule that is played alone it is
-// chosen too, and the schedule repeats exactly (chance_test.go).
+// restarted and its leaders are lost, machines' clocks are set, how receivers and identity networks answer,
+// and what users do: press twice, return twice, return in another browser or with other cookies, decline,
+// give up. Each decision is drawn from the seed and its own subject, such as "the second claim of session 3",
+// and does not depend on the order in which decisions are made. What the Go runtime draws, such as the order
+// of two timers of one instant, is left to chance if many schedules share a process. In a schedule that is
+// played alone it is chosen too, and the schedule repeats exactly (chance_test.go).
 //
 // What must hold in each schedule:
 //
@@ -29,6 +29,9 @@
 //   - A session is verified, or refused, only by a network that has vouched in a sign-in of that session. A
 //     denied identity verifies no session, and an identity that is limited to one user verifies one.
 //   - No page says that a verdict is not stored if it is.
+//   - Whatever the machines' clocks show, and however they are set meanwhile, no process settles the claim of
+//     another one before its time, by the broker's timestamps, and none gives up too early. Instants are
+//     compared as precisely as processes know the store's time.
 //   - A receiver gets no more POSTs of a session than there are attempts that were claimed and not released;
 //     with the policy "once" there is one at most.
 //   - It gets each of them between the claim of an attempt and its deadline, and none after that attempt has

@@ -24,7 +24,9 @@ func (requesters) Requester(id string) (signin.Requester, bool) {
 func runEdge(l *life) (func(context.Context), error) {
 	var own []*network.Network
 	for _, n := range networks {
-		made, err := network.New(n.settings(), network.Options{BaseURL: baseURL, Dial: l.dial})
+		made, err := network.New(n.settings(), network.Options{
+			BaseURL: baseURL, Dial: l.dial, Now: l.conn.Clock.Now,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -32,7 +34,7 @@ func runEdge(l *life) (func(context.Context), error) {
 	}
 	pages, err := signin.New(signin.Config{
 		BaseURL: baseURL, Sessions: l.store, Networks: own, Accounts: requesters{}, Key: storeKey,
-		Log: zerolog.Nop(),
+		Log: zerolog.Nop(), Now: l.conn.Clock.Now,
 	})
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"verifyd/natsconf/topology"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
 	"verifyd/sessions/proof"
@@ -241,13 +242,39 @@ func (s *session) judge(ctx context.Context, by *process) {
 		s.judgeVisits(v)
 	}
 	s.judgeDelivery(v)
+	s.judgeTimes(ctx, by, v)
 }
 
 // covers reports whether an attempt was allowed to send at an instant: from its claim to its deadline, and
-// not once it had ended. Stored instants are in milliseconds.
+// not once it had ended, as precisely as processes know the store's time.
 func covers(a facts.Attempt, at time.Time) bool {
-	return !at.Before(a.Claim.At) && !at.After(a.Claim.Deadline.Add(time.Millisecond)) &&
-		(a.Result == nil || !at.After(a.Result.At.Add(time.Millisecond)))
+	return !at.Before(a.Claim.At.Add(-clockError)) && !at.After(a.Claim.Deadline.Add(clockError)) &&
+		(a.Result == nil || !at.After(a.Result.At.Add(clockError)))
+}
+
+// judgeTimes checks by the broker's timestamps that no process settled another's claim too early, or gave up
+// too early.
+func (s *session) judgeTimes(ctx context.Context, by *process, v facts.View) {
+	for _, a := range v.Delivery.Attempts {
+		if a.Result == nil {
+			continue
+		}
+		m, err := by.conn.Last(ctx, topology.StreamCompletions,
+			fmt.Sprintf("result.%s.%d", s.started.ID, a.Claim.Number))
+		if err != nil {
+			s.w.fail("%s: the result of attempt %d cannot be read: %v", s.name, a.Claim.Number, err)
+			continue
+		}
+		early := a.Claim.SettleAfter.Sub(m.Time)
+		if a.Result.By != a.Claim.Worker && early > 2*clockError {
+			s.w.fail("%s: attempt %d is settled by another process %s too early", s.name, a.Claim.Number,
+				early)
+		}
+		early = v.CompletedAt.Add(retryFor).Sub(m.Time)
+		if a.Claim.GiveUp && early > 2*clockError {
+			s.w.fail("%s is given up %s too early", s.name, early)
+		}
+	}
 }
 
 func (s *session) judgeDelivery(v facts.View) {

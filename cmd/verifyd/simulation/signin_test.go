@@ -105,9 +105,9 @@ func (s *session) recordPage(a answer, asked time.Time) {
 		s.w.failLocked("%s: a user sees %q, and others know that it has ended", s.name, a.title)
 	case !s.completed.IsZero() && asked.After(s.completed) && state == sessions.Expired:
 		s.w.failLocked("%s: a user is told that it has expired, and others know how it ended", s.name)
-	case state == sessions.Pending && !asked.Before(s.started.ExpiresAt):
+	case state == sessions.Pending && asked.After(s.started.ExpiresAt.Add(clockError)):
 		s.w.failLocked("%s: a user sees %q, and it has expired", s.name, a.title)
-	case state == sessions.Expired && time.Now().Before(s.started.ExpiresAt):
+	case state == sessions.Expired && time.Now().Before(s.started.ExpiresAt.Add(-clockError)):
 		s.w.failLocked("%s: a user is told that it has expired, before it has", s.name)
 	}
 	if !a.over() {
@@ -204,7 +204,7 @@ func (s *session) forbids(a *attempt, r arrival) string {
 	switch {
 	case r.cookie != a.cookie:
 		return "another browser"
-	case !r.at.Before(s.started.ExpiresAt):
+	case r.at.After(s.started.ExpiresAt.Add(clockError)):
 		return "expired"
 	case !s.completed.IsZero() && r.at.After(s.completed):
 		return "has ended"

@@ -19,6 +19,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/cryptotest"
 	"testing/synctest"
@@ -96,7 +97,7 @@ func run(t *testing.T, seed uint64) (w *world) {
 		}()
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
-		by, ok := w.start(ctx, "judge")
+		by, ok := w.start(ctx, "judge", new(atomic.Int64))
 		if !ok {
 			w.fail("no connection")
 			return

@@ -24,6 +24,15 @@ const faultsFor = 40 * time.Second
 // maxOutage is the maximum time for which a server or a leader is away.
 const maxOutage = 6 * time.Second
 
+// skews are by how much a machine's clock may be off.
+var skews = []time.Duration{
+	0, 3 * time.Second, 7 * time.Second, 25 * time.Second, 40 * time.Second, 2 * time.Minute, time.Hour,
+	8 * 24 * time.Hour,
+}
+
+// clockError is by how much the store's time may be wrong in a process, from the time that an answer takes.
+const clockError = 125 * time.Millisecond
+
 // world is one schedule: what its seed decides, and what is observed.
 type world struct {
 	t       *testing.T
@@ -294,6 +303,14 @@ func (w *world) storm(dispatchers, edges []*worker) {
 			return of[r.IntN(len(of))].cut
 		})
 	}
+	machines := slices.Concat(dispatchers, edges)
+	plan("clock set", 4, func(r *rand.Rand, _ time.Duration) func() {
+		k, ahead := machines[r.IntN(len(machines))], skews[r.IntN(len(skews))]
+		if r.IntN(2) == 0 {
+			ahead = -ahead
+		}
+		return func() { k.ahead.Store(int64(ahead)) }
+	})
 	plan("broker restarted", 2, func(r *rand.Rand, _ time.Duration) func() {
 		down := time.Duration(r.Int64N(int64(maxOutage)))
 		return func() { w.broker.Restart(down) }
@@ -314,6 +331,9 @@ func (w *world) storm(dispatchers, edges []*worker) {
 	w.mu.Lock()
 	w.calm = true
 	w.mu.Unlock()
+	for _, k := range machines {
+		k.ahead.Store(0)
+	}
 	time.Sleep(maxOutage + 2*time.Second) // for connections to be opened again
 }
 

@@ -100,6 +100,7 @@ func Open(ctx context.Context, c config.Store, log zerolog.Logger, why Purpose) 
 	}
 	options := natsconf.ConnectOptions{
 		URL: c.NATSURL, CredsFile: c.NATSCreds, RootCAs: c.NATSRoots, Name: "verifyd", Log: log,
+		Now: c.MachineClock,
 	}
 	if s.Embedded != nil {
 		options.Embedded = s.Embedded
@@ -168,11 +169,13 @@ func Waits(log zerolog.Logger) func(error) {
 	return func(err error) { log.Warn().Err(err).Msg("the start waits for the store") }
 }
 
-// bindAccounts also finds out whether the master key is the store's.
+// bindAccounts also finds out whether the master key is the store's, and what its time is.
 func (s *Store) bindAccounts(ctx context.Context, waiting func(error)) error {
 	err := natsconf.AtBoot(ctx, func(ctx context.Context) (err error) {
-		s.Accounts, err = accountstore.New(ctx, s.Conn, s.Key)
-		return err
+		if s.Accounts, err = accountstore.New(ctx, s.Conn, s.Key); err != nil {
+			return err
+		}
+		return s.Conn.Clock.Read(ctx)
 	}, func(err error) bool { return errors.Is(err, accountstore.ErrMasterKey) }, waiting)
 	if errors.Is(err, accountstore.ErrMasterKey) {
 		var f config.Faults

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,7 +15,10 @@ import (
 	"verifyd/edge/account/accountstore"
 	"verifyd/edge/account/audit/life"
 	"verifyd/edge/account/naming"
+	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/storetime"
 	"verifyd/natsconf/topology"
 )
 
@@ -478,5 +482,48 @@ func TestMemberIsMoved(t *testing.T) {
 	}
 	if left, _ := h.store.Account(t.Context(), b.ID); len(left.Members) != 1 {
 		t.Errorf("%+v", left.Members)
+	}
+}
+
+// An edge whose clock is days ahead deletes no account, even if it should believe that its time is over.
+func TestWrongClockDeletesNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	natstest.StartIn(t, dir)
+	var ahead atomic.Int64
+	ahead.Store(int64(8 * 24 * time.Hour))
+	conn := natstest.ConnectTo(t, natstest.URL(t, dir), func(o *natsconf.ConnectOptions) {
+		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
+	edge, err := accountstore.New(t.Context(), conn, secretbox.NewKey())
+	if err == nil {
+		err = conn.Clock.Read(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := edge.EnsureAccount(t.Context(), operator, "Harbor Guild")
+	if err == nil {
+		_, err = edge.AskDeletion(t.Context(), operator, a.ID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, err = edge.Account(t.Context(), a.ID); err != nil || time.Since(a.DeleteAskedAt).Abs() > time.Hour {
+		t.Errorf("asked at %s, %v", a.DeleteAskedAt, err)
+	}
+	edge.Now = func() time.Time { return time.Now().Add(8 * 24 * time.Hour) }
+	if err := edge.EndDue(t.Context()); !errors.Is(err, storetime.ErrClock) {
+		t.Errorf("on a wrong clock: %v", err)
+	}
+	if err := err2(edge.Account(t.Context(), a.ID)); err != nil {
+		t.Errorf("on a wrong clock: %v", err)
+	}
+	ahead.Store(0)
+	if err := edge.EndDue(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := err2(edge.Account(t.Context(), a.ID)); !errors.Is(err, account.ErrNoAccount) {
+		t.Errorf("once it is set: %v", err)
 	}
 }

@@ -90,8 +90,12 @@ var grace = access.Operator("verifyd")
 // EndDue deletes the accounts whose grace is over. Their login links stay, but lead nowhere any more: an
 // edge's credential cannot revoke them. A repeat is harmless, also at the same time by another process;
 // Repair revokes the keys that a crash has left. An account that cannot be deleted keeps no other one from
-// it, unless the store is unavailable.
+// it, unless the store is unavailable. Nothing is deleted by a process that must not judge by the time
+// (storetime.ErrClock).
 func (s *Store) EndDue(ctx context.Context) error {
+	if err := s.conn.Clock.Judge(ctx); err != nil {
+		return err
+	}
 	entries, err := entry.List(ctx, s.conn, topology.BucketAccounts, ">")
 	if err != nil {
 		return err
@@ -169,6 +173,9 @@ func (s *Store) endLinks(ctx context.Context, by access.Actor, dry bool, d *Dele
 func (s *Store) forget(ctx context.Context, a record.Account) error {
 	if a.DeletedAt.IsZero() || len(a.Secrets) == 0 || len(a.Signing(s.now())) > 0 {
 		return nil
+	}
+	if err := s.conn.Clock.Judge(ctx); err != nil {
+		return err
 	}
 	return natsconf.Retry(ctx, func() error {
 		a, e, err := s.readEntry(ctx, a.ID)

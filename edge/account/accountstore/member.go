@@ -223,7 +223,7 @@ func PeopleOf(ctx context.Context, c *natsconf.Conn) (map[string]People, error) 
 			people[member.Network] = p
 		}
 	}
-	operators, err := grant.NewStore(c, nil, time.Now).Operators(ctx)
+	operators, err := grant.NewStore(c, nil, c.Clock.Now).Operators(ctx)
 	if err != nil {
 		return nil, err
 	}

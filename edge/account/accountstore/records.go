@@ -25,7 +25,7 @@ import (
 
 // records reads and writes the records of accounts.
 type records struct {
-	Now func() time.Time // set by tests; nil: time.Now
+	Now func() time.Time // set by tests; nil: the store's time
 
 	conn   *natsconf.Conn
 	box    *secretbox.Box
@@ -247,7 +247,7 @@ func (s *records) now() time.Time {
 	if s.Now != nil {
 		return s.Now()
 	}
-	return time.Now()
+	return s.conn.Clock.Now()
 }
 
 // PublicKeys returns the public keys that callbacks of an account are checked with now, the current one

@@ -33,7 +33,7 @@ import (
 // (natsconf.Watch). Requests read an immutable snapshot of it without a lock. It may be served again after it
 // stopped; the last snapshot stays in use meanwhile.
 type Mirror struct {
-	Now func() time.Time // tests move it; nil: time.Now
+	Now func() time.Time // tests move it; nil: the store's time
 
 	conn *natsconf.Conn
 	box  *secretbox.Box
@@ -224,7 +224,7 @@ func (m *Mirror) clock() time.Time {
 	if m.Now != nil {
 		return m.Now()
 	}
-	return time.Now()
+	return m.conn.Clock.Now()
 }
 
 // Ready reports whether the mirror has seen everything once.
