@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"verifyd/cmd/verifyd/demo"
 	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/storefile"
 	"verifyd/natsconf/topology"
 )
 
@@ -75,10 +77,13 @@ func recoverFrom(t *testing.T, stream string) {
 		"platform": "p", "platform_user_id": "waits", "callback_url": "https://127.0.0.1:1/callback",
 	})
 	users.walk(t.Context(), rand.New(rand.NewPCG(1, 2)), recoverUsers, recoverUsers)
-	natstest.Await(t, "the witness knows what was acknowledged", func() bool { return c.settledFile() })
+	data := filepath.Join(c.dir, "store")
+	// Until then a damaged end looks like that of an interrupted write.
+	natstest.Await(t, "the witness knows what was acknowledged", func() bool {
+		return witnessed(t, data, stream)
+	})
 	c.kill()
 
-	data := filepath.Join(c.dir, "store")
 	flip(t, data, stream)
 	c.launch(t)
 	if err := c.end(t); err == nil ||
@@ -154,10 +159,27 @@ func (c *crowd) afterLoss(t *testing.T, a api, stream, dead string) {
 	t.Logf("%s: %d deliveries unknown, %d sessions closed, %d gone", stream, unknown, closed, gone)
 }
 
-// settledFile reports whether the store's witness has been written since the last delivery.
-func (c *child) settledFile() bool {
-	info, err := os.Stat(filepath.Join(c.dir, "store", embedded.WitnessFile))
-	return err == nil && info.Size() > 0
+// witnessed reports whether the store's witness has all that a stream's files have.
+func witnessed(t *testing.T, data, stream string) bool {
+	t.Helper()
+	file := must[[]byte](t)(os.ReadFile(filepath.Join(data, embedded.WitnessFile)))
+	_, text, _ := bytes.Cut(file, []byte("\n")) // after its checksum
+	var witness struct {
+		Streams []struct {
+			Name string
+			Last uint64
+		}
+	}
+	if err := json.Unmarshal(text, &witness); err != nil {
+		t.Fatal(err)
+	}
+	held := must[storefile.Stream](t)(storefile.Scan(embedded.StreamFolder(data, stream), stream))
+	for _, s := range witness.Streams {
+		if s.Name == stream {
+			return s.Last == held.Last
+		}
+	}
+	return false
 }
 
 // pageOfKeys is the sessions of one process, which seals them under keys of one page.
