@@ -78,14 +78,16 @@ func (d *shared) outlasted(dl *delivery) bool {
 	return ok && !d.c.Now().Before(end)
 }
 
-// left returns how long the delivery is still tried, from an instant that is about now. A process whose clock
-// is wrong does not give it up: it tries once more, and judges again.
+// left returns how long a delivery that could not be sent is still tried, from an instant that is about now.
+// A process whose clock is wrong does not give it up as long as its outcome is kept: it tries again in a
+// while.
 func (a *attempt) left(from time.Time) time.Duration {
 	left := a.giveUpAt(a.delivery).Sub(from)
-	if left <= 0 && !a.Lost && a.c.Conn.Clock.Check() != nil {
-		return minBackoff
+	end, ends := a.endAt(a.delivery)
+	if left > 0 || a.Lost || ends && !from.Before(end) || a.c.Conn.Clock.Check() == nil {
+		return left
 	}
-	return left
+	return maxBackoff
 }
 
 // notSentForPause is why a delivery was given up if its host was paused until its outcome had to end.

@@ -27,6 +27,9 @@ const (
 	// claimBegin is how long after its claim an owner may begin to write. It covers a paused process, not a
 	// slow one: the connection is ready and the request prepared when the claim is made.
 	claimBegin = 5 * time.Second
+	// maxMoved is by how much a machine's clock may move against the time that it has counted, between a
+	// claim and the first byte. Corrections are milliseconds.
+	maxMoved = time.Second
 	// claimWait bounds the wait for a claim's acknowledgement: after it the owner could no longer write
 	// anyway.
 	claimWait = claimBegin
@@ -194,11 +197,12 @@ func (a *attempt) send(ctx context.Context) disposition {
 		return a.notSent(ctx, notSent)
 	}
 	crashpoint.Reach(crashpoint.Connected)
+	skew := a.c.Conn.Clock.Skew()
 	claim := facts.NewClaim(a.ID, a.number, a.c.Worker, a.now(), claimBegin, a.c.Timeout+claimMargin)
 	if f, ok := a.claim(ctx, claim); !ok {
 		return f
 	}
-	return a.conclude(a.way.send(ctx, request, claim.Deadline))
+	return a.conclude(a.way.send(ctx, request, window{claim.Deadline, skew}))
 }
 
 // prepare makes the exact bytes.
@@ -277,7 +281,7 @@ func (a *attempt) conclude(answer callback.Answer) disposition {
 
 // finish stores how an attempt ended, and when the next one is due, if the policy sends such a result again.
 func (a *attempt) finish(r facts.Result, retryAfter time.Duration) disposition {
-	left := a.left(r.At)
+	left := a.giveUpAt(a.delivery).Sub(r.At) // a result that stands is no verdict on anybody else
 	if !sendsAgain(a.policyOf(a.Completion), r, left) {
 		return a.storeResult(r)
 	}

@@ -24,11 +24,23 @@ type sender interface {
 	// acquire is called before the claim, and makes sure that nothing but the claim is missing. If it returns
 	// a NotSent, nothing was sent.
 	acquire(ctx context.Context) *callback.NotSent
-	// send sends the request, once, unless it cannot begin before an instant. If the answer is released,
-	// nothing was sent.
-	send(ctx context.Context, r callback.Request, before time.Time) callback.Answer
+	// send sends the request, once, unless it cannot begin within the claim's window. If the answer is
+	// released, nothing was sent.
+	send(ctx context.Context, r callback.Request, w window) callback.Answer
 	// release returns what acquire took, for others to use. A repeat is harmless.
 	release()
+}
+
+// window is when the owner of a claim may begin to write.
+type window struct {
+	deadline time.Time     // until then
+	skew     time.Duration // while this is about the skew of the machine's clock
+}
+
+// open reports whether the owner may begin now. It may not if its machine was suspended since it claimed, or
+// its clock set: then it does not know how long ago that was.
+func (d *shared) open(now time.Time, w window) bool {
+	return mayBegin(now, w.deadline) && (d.c.Conn.Clock.Skew()-w.skew).Abs() < maxMoved
 }
 
 // connSender sends over a connection to the receiver.
@@ -84,13 +96,13 @@ func (s *connSender) canReuse() (ok bool) {
 }
 
 func (s *connSender) send(ctx context.Context, r callback.Request,
-	before time.Time) (answer callback.Answer) {
+	w window) (answer callback.Answer) {
 	defer func() {
 		if !answer.Reusable {
 			s.closeConn()
 		}
 	}()
-	if !mayBegin(s.d.c.Now(), before) {
+	if !s.d.open(s.d.c.Now(), w) {
 		return late("the claim's deadline passed before the first byte")
 	}
 	done := s.span.part("POST", trace.SpanKindClient)
@@ -157,8 +169,8 @@ func (s *listenSender) acquire(context.Context) *callback.NotSent { return nil }
 
 func (s *listenSender) release() {}
 
-func (s *listenSender) send(ctx context.Context, r callback.Request, before time.Time) callback.Answer {
-	if !mayBegin(s.d.c.Now(), before) {
+func (s *listenSender) send(ctx context.Context, r callback.Request, w window) callback.Answer {
+	if !s.d.open(s.d.c.Now(), w) {
 		return late("the claim's deadline passed before the callback was handed over")
 	}
 	headers, body := r.Message()

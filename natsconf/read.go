@@ -142,8 +142,8 @@ func (r *Reader) stream(ctx context.Context, name string) (jetstream.Stream, err
 	return s, nil
 }
 
-// serverTime asks the leader of the outcomes for its clock, which gives them their timestamps. Its errors are
-// ErrNotFound, if there is no such stream yet, and ErrUnavailable.
+// serverTime asks the leader of the outcomes for its clock, which gives them their timestamps. Its error is
+// ErrUnavailable.
 func (r *Reader) serverTime(ctx context.Context) (at time.Time, err error) {
 	err = r.ask(ctx, topology.StreamCompletions, func(ctx context.Context, s jetstream.Stream) error {
 		info, err := s.Info(ctx)

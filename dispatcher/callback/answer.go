@@ -199,7 +199,7 @@ func (r *reader) readRest(a *Answer) {
 		return
 	}
 	defer func() { _ = response.Body.Close() }() // reads on, within the same bounds
-	a.RetryAfter = retryAfter(response.Header.Get("Retry-After"), time.Now())
+	a.RetryAfter = retryAfter(response.Header)
 	r.limit.N = maxBodyBytes
 	body, whole := readBody(response.Body)
 	a.Body = strings.ToValidUTF8(string(body[:min(len(body), maxKeptBytes)]), "\uFFFD")
@@ -220,12 +220,17 @@ func readBody(body io.Reader) (read []byte, whole bool) {
 	return read, false
 }
 
-// retryAfter reads seconds or an HTTP date (RFC 9110 §10.2.3); a value that is neither asks for nothing.
-func retryAfter(field string, now time.Time) time.Duration {
-	wait := time.Duration(0)
+// retryAfter reads seconds or an HTTP date (RFC 9110 §10.2.3); a value that is neither asks for nothing. A
+// date is compared with the receiver's own (§6.6.1), as long as it sends one.
+func retryAfter(h http.Header) time.Duration {
+	wait, field := time.Duration(0), h.Get("Retry-After")
 	if seconds, err := strconv.ParseUint(field, 10, 32); err == nil {
 		wait = time.Duration(seconds) * time.Second
 	} else if at, err := http.ParseTime(field); err == nil {
+		now, err := http.ParseTime(h.Get("Date"))
+		if err != nil {
+			now = time.Now()
+		}
 		wait = at.Sub(now)
 	}
 	return min(max(wait, 0), maxRetryAfter)

@@ -266,6 +266,10 @@ func TestRetryAfter(t *testing.T) {
 			9 * time.Minute, 10 * time.Minute,
 		},
 		"Thu, 01 Jan 1970 00:00:00 GMT": {},
+		// by the receiver's own date, if there is one
+		"Thu, 01 Jan 1970 00:05:00 GMT\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT": {
+			5 * time.Minute, 5 * time.Minute,
+		},
 	} {
 		r := receive(t, nil, func(p peer) {
 			p.say("HTTP/1.1 503 Busy\r\nRetry-After: " + field + "\r\nContent-Length: 4\r\n\r\nbusy")

@@ -207,8 +207,11 @@ func (l *Rates) addSpent(key string, worth time.Duration, now time.Time) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	state, known := sh.states[key]
-	if !known && len(sh.states) >= sh.sweepAt {
-		sh.sweep(at)
+	if !known {
+		state = State(at) // which may be before the zero state
+		if len(sh.states) >= sh.sweepAt {
+			sh.sweep(at)
+		}
 	}
 	sh.states[key] = max(state, State(at)) + State(min(max(worth, 0), maxRefill))
 }

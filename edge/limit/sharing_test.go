@@ -82,11 +82,18 @@ func TestEdgesShareARate(t *testing.T) {
 	}
 }
 
-// With what others spent, the reported wait is right.
+// With what others spent, the reported wait is right, also where the clock shows days before the start.
 func TestDebtIsReportedAndPaid(t *testing.T) {
+	for _, after := range []time.Duration{time.Minute, -8 * 24 * time.Hour} {
+		debtIsReportedAndPaid(t, after)
+	}
+}
+
+func debtIsReportedAndPaid(t *testing.T, after time.Duration) {
+	t.Helper()
 	rate := account.Rate{Count: 1, Per: time.Second, Burst: 2}
 	l := mustRates(t, rate)
-	key, now := account.Key{ID: "k"}, l.epoch.Add(time.Minute)
+	key, now := account.Key{ID: "k"}, l.epoch.Add(after)
 	l.addSpent("k", 5*time.Second, now) // two at once, and three beyond
 	d := l.Allow(key, now)
 	if d.Allowed || d.RetryAfter != 4*time.Second || d.ResetAfter != 5*time.Second {

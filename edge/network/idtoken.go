@@ -38,7 +38,7 @@ func (n *Network) verifyIDToken(ctx context.Context, p *provider, a Attempt, tok
 	verifier := oidc.NewVerifier(n.settings.Issuer, w, &oidc.Config{
 		ClientID:             n.settings.ClientID,
 		SupportedSigningAlgs: p.algorithms,
-		Now:                  n.now,
+		Now:                  n.issued,
 		SkipIssuerCheck:      many, // isTenants checks it
 	})
 	verified, err := verifier.Verify(ctx, raw)
@@ -82,7 +82,7 @@ func (n *Network) checkIDToken(a Attempt, token *oauth2.Token, verified *oidc.ID
 			return ClassAudience, "the ID token's authorized party is another client"
 		}
 	}
-	if verified.IssuedAt.After(n.now().Add(clockLeeway)) {
+	if verified.IssuedAt.After(n.issued().Add(clockLeeway)) {
 		return ClassEarly, "the ID token was issued in the future; check both clocks"
 	}
 	if verified.AccessTokenHash != "" && verified.VerifyAccessToken(token.AccessToken) != nil {
@@ -145,7 +145,7 @@ func (n *Network) idTokenError(w *witness, err error) *Error {
 			"the ID token's claims are not the JSON object expected")
 	case !n.settings.IsIssuer(payload.Issuer):
 		return n.newError(StageIDToken, ClassIssuer, "the ID token names another issuer")
-	case payload.NotBefore > float64(n.now().Add(clockLeeway).Unix()):
+	case payload.NotBefore > float64(n.issued().Add(clockLeeway).Unix()):
 		return n.newError(StageIDToken, ClassEarly, "the ID token is not valid yet; check both clocks")
 	}
 	return n.newError(StageIDToken, ClassAudience, "the ID token is for another client")

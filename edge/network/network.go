@@ -23,7 +23,9 @@ const defaultReturnPath = "/signin/{network}/callback"
 type Options struct {
 	BaseURL string         // {base_url} of the contract, with its path prefix if it has one
 	RootCAs *x509.CertPool // roots for providers' certificates; nil means the system's
-	Now     func() time.Time
+	// Now is the clock for what the process measures itself: pauses, and how old connections are; nil:
+	// time.Now. Issued judges the instants in tokens and assertions; nil: Now.
+	Now, Issued func() time.Time
 	// Dial connects to providers; nil means a plain dial. With it, tests lead the hosts of the presets to a
 	// stand-in, which must still show a certificate for them.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -41,6 +43,9 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Issued == nil {
+		o.Issued = o.Now
 	}
 	if o.ReturnPath == "" {
 		o.ReturnPath = defaultReturnPath
@@ -65,7 +70,7 @@ type Network struct {
 	secret      string
 	redirectURI string
 	namespace   string
-	now         func() time.Time
+	issued      func() time.Time
 	within      time.Duration // for a Redeem as a whole
 }
 
@@ -96,7 +101,7 @@ func New(s netsettings.Settings, o Options) (*Network, error) {
 		secret:      secret,
 		redirectURI: redirectURI,
 		namespace:   cmp.Or(o.Namespace, s.ID),
-		now:         o.Now,
+		issued:      o.Issued,
 		within:      2 * o.RequestTimeout,
 	}
 	n.infoClient = &infoClient{
@@ -121,7 +126,7 @@ func New(s netsettings.Settings, o Options) (*Network, error) {
 		})
 	case netsettings.ProtocolOpenID2:
 		n.openID = openID{
-			reporter: n.reporter, answers: n.answers, now: o.Now, redirectURI: redirectURI,
+			reporter: n.reporter, answers: n.answers, now: o.Issued, redirectURI: redirectURI,
 			realm: strings.TrimRight(o.BaseURL, "/") + "/",
 		}
 		n.known.Store(&provider{oauth: n.oauthConfig(s.SignInAddress(), "")})

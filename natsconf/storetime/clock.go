@@ -20,8 +20,11 @@ const (
 	readEvery = 10 * time.Second
 	// fresh is how old a reading may be on which a judgment rests.
 	fresh = time.Second
-	// maxAnswer is how long an answer may take: it may be wrong by half of that.
-	maxAnswer = 250 * time.Millisecond
+	// maxAnswer is how long an answer may take: it may be wrong by half of that. Of a slow one, only what
+	// contradicts earlier ones counts.
+	maxAnswer = 2 * time.Second
+	// maxUnread is how long the time may not be read until that is reported.
+	maxUnread = time.Minute
 	// hold is how long nothing is judged after the store's time has stepped, like that of a server whose
 	// clock was set. Claims from before the step have ended then.
 	hold = 2 * time.Minute
@@ -40,15 +43,23 @@ var ErrClock = errors.New("clock")
 type Clock struct {
 	ask     func(ctx context.Context) (time.Time, error)
 	machine func() time.Time
-	turn    chan struct{} // holds one: its taker reads
 	last    atomic.Pointer[reading]
+	turn    chan struct{} // holds one: its taker reads, and owns what follows
+	failed  time.Time     // when the last reading failed; zero: it did not
+	failure error
 }
 
-// reading is the store's time at an instant of the monotonic clock.
+// reading is what is known of the store's time at an instant of the monotonic clock.
 type reading struct {
-	store, at time.Time
-	step      time.Duration // of the last step of the store's time
-	stepped   time.Time     // when it was seen; zero: never
+	at               time.Time
+	earliest, latest time.Time
+	step             time.Duration // the last step of the store's time
+	stepped          time.Time     // when it was seen; zero: never
+}
+
+// now returns the middle of what the store's time may be.
+func (r *reading) now() time.Time {
+	return r.earliest.Add(r.latest.Sub(r.earliest)/2 + time.Since(r.at))
 }
 
 // New returns the clock of a process. ask asks the store for its time, once; machine is the machine's clock,
@@ -65,7 +76,7 @@ func New(ask func(ctx context.Context) (time.Time, error), machine func() time.T
 // Now returns the store's time; the machine's as long as it was never read.
 func (c *Clock) Now() time.Time {
 	if r := c.last.Load(); r != nil {
-		return r.store.Add(time.Since(r.at))
+		return r.now()
 	}
 	return c.machine()
 }
@@ -89,9 +100,16 @@ func (c *Clock) Check() error {
 		return fmt.Errorf("%w: this machine's is %s %s the store's; set it", ErrClock,
 			skew.Abs().Round(time.Millisecond), way)
 	}
-	if r := c.last.Load(); r != nil && !r.stepped.IsZero() && time.Since(r.stepped) < hold {
+	r := c.last.Load()
+	switch {
+	case r == nil:
+		return nil
+	case !r.stepped.IsZero() && time.Since(r.stepped) < hold:
 		return fmt.Errorf("%w: the store's stepped by %s, %s ago; synchronize its servers' clocks", ErrClock,
 			r.step.Round(time.Millisecond), time.Since(r.stepped).Round(time.Second))
+	case time.Since(r.at) > maxUnread:
+		return fmt.Errorf("%w: the store's could not be read for %s", ErrClock,
+			time.Since(r.at).Round(time.Second))
 	}
 	return nil
 }
@@ -115,8 +133,11 @@ func (c *Clock) Read(ctx context.Context) error {
 	}
 	defer func() { c.turn <- struct{}{} }()
 	last := c.last.Load()
-	if last != nil && time.Since(last.at) < fresh {
+	switch {
+	case last != nil && time.Since(last.at) < fresh:
 		return nil
+	case !c.failed.IsZero() && time.Since(c.failed) < fresh: // those who wait do not ask one after the other
+		return c.failure
 	}
 	asked := time.Now()
 	store, err := c.ask(ctx)
@@ -124,36 +145,48 @@ func (c *Clock) Read(ctx context.Context) error {
 	if err == nil && took > maxAnswer {
 		err = fmt.Errorf("the answer took %s", took.Round(time.Millisecond))
 	}
+	c.failed = time.Time{}
 	if err != nil {
-		return fmt.Errorf("the store's time: %w", err)
+		c.failed, c.failure = time.Now(), fmt.Errorf("the store's time: %w", err)
+		return c.failure
 	}
-	c.last.Store(last.next(store.Add(took/2), asked.Add(took), took))
+	c.last.Store(last.next(store, asked.Add(took), took))
 	return nil
 }
 
-// next returns the reading after r, which is nil for the first: the store's time at an instant, after a
-// request that took a while.
+// next returns the reading after r, which is nil for the first: at an instant, the store's time is answered,
+// after a request that took a while.
 func (r *reading) next(store, at time.Time, took time.Duration) *reading {
-	next := &reading{store: store, at: at}
+	next := &reading{at: at, earliest: store, latest: store.Add(took)}
 	if r == nil {
 		return next
 	}
 	next.step, next.stepped = r.step, r.stepped
-	expected := r.store.Add(at.Sub(r.at))
-	if step := store.Sub(expected); step.Abs() >= MaxSkew {
-		next.step, next.stepped = step, at
-		return next
-	}
-	// what was known is corrected by no more than the answer shows
-	switch earliest, latest := store.Add(-took/2), store.Add(took/2); {
-	case expected.Before(earliest):
-		next.store = earliest
-	case expected.After(latest):
-		next.store = latest
-	default:
-		next.store = expected
+	since := at.Sub(r.at)
+	earliest, latest := r.earliest.Add(since), r.latest.Add(since)
+	switch {
+	case latest.Before(next.earliest.Add(-MaxSkew)):
+		next.step, next.stepped = next.earliest.Sub(latest), at
+	case earliest.After(next.latest.Add(MaxSkew)):
+		next.step, next.stepped = next.latest.Sub(earliest), at
+	case !latest.Before(next.earliest) && !earliest.After(next.latest): // it is where both are true
+		next.earliest, next.latest = later(earliest, next.earliest), earlier(latest, next.latest)
 	}
 	return next
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // Keeper is the actor that reads the store's time, and logs when the clocks become wrong, or right.

@@ -159,3 +159,21 @@ func TestLossOfAnOutcomeWithoutACallback(t *testing.T) {
 		t.Errorf("%s, %v, %v", d.State, closed, err)
 	}
 }
+
+// A claim counts from when it was stored, if its owner believed that it was earlier, and as it says
+// otherwise.
+func TestDatedClaim(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	c := facts.NewClaim("a", 1, "w", at, 5*time.Second, 15*time.Second)
+	for stored, want := range map[time.Duration]time.Duration{
+		0: 20 * time.Second, time.Hour: time.Hour + 20*time.Second, -time.Hour: 20 * time.Second,
+	} {
+		if d := c.Dated(at.Add(stored)); d.SettleAfter.Sub(at) != want || d.At != c.At {
+			t.Errorf("stored %s later: %+v", stored, d)
+		}
+	}
+	if c := facts.UnreadableClaim("a", 1, at); c.Dated(at) != c {
+		t.Errorf("what is no claim: %+v", c.Dated(at))
+	}
+}

@@ -76,6 +76,16 @@ type Timing struct {
 	Total     time.Duration `json:"total,omitzero"`
 }
 
+// Dated returns the claim as it is judged by when the server stored it: nobody may settle it before its owner
+// has had its time since then, whatever the owner believed that the time was.
+func (c Claim) Dated(stored time.Time) Claim {
+	life := c.SettleAfter.Sub(c.At)
+	if after := stored.Add(life); !c.At.IsZero() && life > 0 && after.After(c.SettleAfter) {
+		c.SettleAfter = after.UTC()
+	}
+	return c
+}
+
 // Result is the fact "attempt N ended so". Written once, by the claim's owner or, after Claim.SettleAfter, by
 // any process that sees it.
 type Result struct {

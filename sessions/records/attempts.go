@@ -71,7 +71,10 @@ func (h history) attempts() ([]facts.Attempt, error) {
 	return facts.AttemptFacts{
 		Claim: func(n int) (*facts.Claim, error) {
 			claim, at, err := readFact(h, facts.Key{Kind: "claim", ID: id, N: n}, DecodeClaim)
-			if claim == nil && !at.IsZero() {
+			switch {
+			case claim != nil:
+				*claim = claim.Dated(at)
+			case !at.IsZero():
 				c := facts.UnreadableClaim(id, n, at)
 				claim = &c
 			}
@@ -89,10 +92,10 @@ func (h history) attempts() ([]facts.Attempt, error) {
 	}.Attempts()
 }
 
-// readFact reads one fact of a session; nil if there is none. If a message is there that cannot be read,
-// unreadable is when it was stored.
+// readFact reads one fact of a session, and when it was stored; nil and zero if there is none. If a message
+// is there that cannot be read, only the instant is returned.
 func readFact[F any](h history, k facts.Key,
-	decode func(sessions.ID, int, []byte) (F, error)) (fact *F, unreadable time.Time, err error) {
+	decode func(sessions.ID, int, []byte) (F, error)) (fact *F, stored time.Time, err error) {
 	m, err := h.read(k)
 	if errors.Is(err, natsconf.ErrNotFound) {
 		return nil, time.Time{}, nil
@@ -102,7 +105,7 @@ func readFact[F any](h history, k facts.Key,
 	}
 	f, err := decode(k.ID, k.N, m.Data)
 	if err == nil {
-		return &f, time.Time{}, nil
+		return &f, natsconf.StoredAt(m.Header, m.Time), nil
 	}
 	if at, ok := storedAt(h.st.checkUnreadable(m, err)); ok {
 		return nil, at, nil

@@ -84,8 +84,11 @@ func (open Courses) keep(p facts.Key, m jetstream.Msg) {
 		_, err = DecodeResend(p.ID, p.N, m.Data())
 		c.resends[p.N] = err == nil
 	case "claim":
-		if c.claims[p.N], err = DecodeClaim(p.ID, p.N, m.Data()); errors.Is(err, facts.ErrUnreadable) {
+		var claim facts.Claim
+		if claim, err = DecodeClaim(p.ID, p.N, m.Data()); errors.Is(err, facts.ErrUnreadable) {
 			c.claims[p.N] = facts.UnreadableClaim(p.ID, p.N, at)
+		} else {
+			c.claims[p.N] = claim.Dated(at)
 		}
 	case "result":
 		var r facts.Result

@@ -145,7 +145,12 @@ func (st *Recovery) OpenClaims(ctx context.Context, from uint64,
 				if errors.Is(err, natsconf.ErrNewer) {
 					return fmt.Errorf("fact on subject %q: %w", m.Subject(), err)
 				}
-				known[attempt] = c.SettleAfter // none of one that cannot be read: nobody owns it
+				meta, merr := m.Metadata()
+				if merr != nil {
+					return fmt.Errorf("fact on subject %q: %w", m.Subject(), merr)
+				}
+				// none of one that cannot be read: nobody owns it
+				known[attempt] = c.Dated(natsconf.StoredAt(m.Headers(), meta.Timestamp)).SettleAfter
 			case p.Kind == "result":
 				delete(known, attempt)
 			}

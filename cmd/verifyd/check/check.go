@@ -29,7 +29,7 @@ const (
 	// outsideFor.
 	Timeout = 30 * time.Second
 	// skewWarning is the difference between two machines' clocks that is worth a warning; from
-	// storetime.MaxSkew on claims and expiries go wrong.
+	// storetime.MaxSkew on a service judges nothing that others wrote.
 	skewWarning = 500 * time.Millisecond
 	// FullWarning is the share of the store's limit that calls for an operator; from storestate's storeHigh
 	// on new sessions are refused.

@@ -166,8 +166,8 @@ func checkClock(s *Survey, in provision.Inspection, _ config.Config) {
 	case !in.SkewKnown:
 	case skew >= storetime.MaxSkew:
 		s.err("clock", "synchronize both machines' clocks by NTP",
-			"the server's clock is %s off this machine's: claims and expiries would be judged wrongly",
-			in.Skew)
+			"the server's clock is %s off this machine's: a service here settles, gives up and deletes "+
+				"nothing", in.Skew)
 	case skew >= skewWarning:
 		s.Warn("clock", "synchronize both machines' clocks by NTP",
 			"the server's clock is %s off this machine's", in.Skew)

@@ -7,6 +7,7 @@ package service
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+	"time"
 
 	"verifyd/cmd/verifyd/alarm"
 	"verifyd/cmd/verifyd/config"
@@ -33,8 +34,9 @@ type Program struct {
 
 	// Ready is closed when everything is up; the next fields may be read from then on.
 	Ready  chan struct{}
-	Base   string // {base_url}
-	Admin  string // address of the operators' server; empty: none
+	own    func() time.Time // the clock for what this process measures itself
+	Base   string           // {base_url}
+	Admin  string           // address of the operators' server; empty: none
 	Store  *store.Store
 	Mirror *keymirror.Mirror
 	nets   networks

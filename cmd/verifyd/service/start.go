@@ -118,8 +118,8 @@ func (p *Program) start(ctx context.Context) (err error) {
 		return err
 	}
 	p.Store.Conn.Measure(p.Registry)
-	if p.Config.Now == nil {
-		p.Config.Now = p.Store.Conn.Clock.Now
+	if p.own = p.Config.Now; p.own == nil {
+		p.own, p.Config.Now = time.Now, p.Store.Conn.Clock.Now
 	}
 	if err := check.RefuseThere(ctx, p.Store.Conn, p.Config); err != nil {
 		return err

@@ -25,7 +25,7 @@ func runEdge(l *life) (func(context.Context), error) {
 	var own []*network.Network
 	for _, n := range networks {
 		made, err := network.New(n.settings(), network.Options{
-			BaseURL: baseURL, Dial: l.dial, Now: l.conn.Clock.Now,
+			BaseURL: baseURL, Dial: l.dial, Issued: l.conn.Clock.Now,
 		})
 		if err != nil {
 			return nil, err

@@ -31,7 +31,7 @@ var skews = []time.Duration{
 }
 
 // clockError is by how much the store's time may be wrong in a process, from the time that an answer takes.
-const clockError = 125 * time.Millisecond
+const clockError = time.Second
 
 // world is one schedule: what its seed decides, and what is observed.
 type world struct {

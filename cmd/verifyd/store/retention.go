@@ -34,7 +34,10 @@ func MayShorten(ctx context.Context, conn *natsconf.Conn, stream string, to time
 	if err != nil || oldest.IsZero() {
 		return err
 	}
-	if age := time.Since(oldest); age > to-config.RetentionSpare {
+	if err := conn.Clock.Judge(ctx); err != nil {
+		return err
+	}
+	if age := conn.Clock.Now().Sub(oldest); age > to-config.RetentionSpare {
 		return config.Usage(fmt.Errorf(
 			"VERIFYD_KEEP_RESULTS (--keep-results): %s is too short now: a callback has been waiting since "+
 				"%s, and its outcome would be deleted before it has ended; "+

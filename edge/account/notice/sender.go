@@ -127,7 +127,7 @@ func (s *Sender) prepare(m jetstream.Msg) (n Notice, p Post, ok bool) {
 	a, known := s.c.Directory.Account(n.Account)
 	secrets, signs := s.c.Directory.SigningSecrets(n.Account)
 	switch {
-	case s.c.Now().Sub(n.At) >= tryFor:
+	case s.c.Now().Sub(n.At) >= tryFor && s.c.Conn.Clock.Check() == nil:
 		if known && a.NoticeURL != "" {
 			s.posts.WithLabelValues("given_up").Inc()
 			s.c.Log.Warn().Str("account", n.Account).Str("notice", n.ID).Str("type", string(n.Type)).

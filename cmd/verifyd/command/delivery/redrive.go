@@ -61,7 +61,7 @@ func (d deliveriesRedriveCmd) Run(ctx context.Context, c command.Console) error 
 			of = a.ID
 		}
 		found, err := st.Reader().FindDeliveries(ctx, lists.DeliveryQuery{
-			States: []facts.DeliveryState{facts.DeliveryState(d.State)}, Since: time.Now().
+			States: []facts.DeliveryState{facts.DeliveryState(d.State)}, Since: st.Conn.Clock.Now().
 				Add(-d.Since), Limit: d.Limit,
 			Wants: func(v facts.View) bool {
 				return (of == "" || v.Account == of) && (host == "" || timeline.Host(v.Session) == host)

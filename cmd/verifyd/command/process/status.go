@@ -159,7 +159,8 @@ type verdictsDoc struct {
 func readStatus(ctx context.Context, st *store.Store, o topology.Options) (*StatusDoc, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	now := time.Now().UTC().Truncate(time.Millisecond)
+	_ = st.Conn.Clock.Read(ctx) // what does not answer is reported below
+	now := st.Conn.Clock.Now().UTC().Truncate(time.Millisecond)
 	doc := &StatusDoc{At: now, Version: version.Text(), Problems: []string{}, Hosts: []fleet.Host{}}
 	nc := st.Conn.NC
 	doc.Server = serverDoc{
