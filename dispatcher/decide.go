@@ -42,12 +42,9 @@ const (
 	doRelease               // this process has an unconfirmed claim of the attempt: release it
 )
 
-// decide reads the facts of one delivery. It is pure. requested is the attempt that somebody requested, 0 if
-// there is none.
-func decide(c sessions.Completion, attempts []facts.Attempt, requested int, now time.Time) decision {
-	if requested == len(attempts)+1 {
-		return decision{do: doSend, attempt: requested}
-	}
+// decide reads the facts of one delivery. It is pure. Whether one more attempt was requested is looked for
+// after it (mayBeRequested).
+func decide(c sessions.Completion, attempts []facts.Attempt, now time.Time) decision {
 	if n := len(attempts); n > 0 && attempts[n-1].Presumed {
 		return decision{do: doSettle, attempt: n, unreadable: true}
 	}
@@ -85,8 +82,8 @@ func ownOpen(attempts []facts.Attempt, worker string) bool {
 
 // mayBeRequested reports whether one more attempt may have been requested of a delivery that has ended. The
 // message that it came with does not show that.
-func mayBeRequested(s decision, attempts []facts.Attempt, requested int) bool {
-	return s.do == doDrop && requested == 0 && len(attempts) > 0
+func mayBeRequested(s decision, attempts []facts.Attempt) bool {
+	return s.do == doDrop && len(attempts) > 0
 }
 
 // owner is whose an attempt is after it was claimed.

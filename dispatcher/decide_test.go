@@ -32,64 +32,54 @@ func TestDecide(t *testing.T) {
 	for name, c := range map[string]struct {
 		state    sessions.State
 		attempts []facts.Attempt
-		asked    int
 		want     decision
 	}{
-		"fresh":          {sessions.Verified, nil, 0, decision{do: doSend, attempt: 1}},
-		"failed is sent": {sessions.Failed, nil, 0, decision{do: doSend, attempt: 1}},
-		"canceled":       {sessions.Canceled, nil, 0, decision{do: doDrop}},
+		"fresh":          {sessions.Verified, nil, decision{do: doSend, attempt: 1}},
+		"failed is sent": {sessions.Failed, nil, decision{do: doSend, attempt: 1}},
+		"canceled":       {sessions.Canceled, nil, decision{do: doDrop}},
 		"owner at work": {
-			sessions.Verified, []facts.Attempt{open(now.Add(time.Second), false)}, 0, decision{
+			sessions.Verified, []facts.Attempt{open(now.Add(time.Second), false)}, decision{
 				do: doWait, wait: time.Second + settleLook,
 			},
 		},
 		"owner vanished": {
-			sessions.Verified, []facts.Attempt{open(now, false)}, 0, decision{do: doSettle, attempt: 1},
+			sessions.Verified, []facts.Attempt{open(now, false)}, decision{do: doSettle, attempt: 1},
 		},
 		"vanished, gave up": {
-			sessions.Verified, []facts.Attempt{open(now, true)}, 0, decision{
+			sessions.Verified, []facts.Attempt{open(now, true)}, decision{
 				do: doSettle, attempt: 1, giveUp: true,
 			},
 		},
 		"released": {
-			sessions.Verified, []facts.Attempt{ended(facts.VerdictReleased)}, 0, decision{
+			sessions.Verified, []facts.Attempt{ended(facts.VerdictReleased)}, decision{
 				do: doSend, attempt: 2,
 			},
 		},
 		"delivered": {
-			sessions.Verified, []facts.Attempt{ended(facts.VerdictDelivered)}, 0, decision{do: doDrop},
+			sessions.Verified, []facts.Attempt{ended(facts.VerdictDelivered)}, decision{do: doDrop},
 		},
 		"rejected": {
-			sessions.Verified, []facts.Attempt{ended(facts.VerdictRejected)}, 0, decision{do: doDrop},
+			sessions.Verified, []facts.Attempt{ended(facts.VerdictRejected)}, decision{do: doDrop},
 		},
 		"unknown": {
-			sessions.Verified, []facts.Attempt{ended(facts.VerdictUnknown)}, 0, decision{do: doDrop},
+			sessions.Verified, []facts.Attempt{ended(facts.VerdictUnknown)}, decision{do: doDrop},
 		},
 		"undeliverable": {
-			sessions.Verified, []facts.Attempt{ended(facts.VerdictUndeliverable)}, 0,
+			sessions.Verified, []facts.Attempt{ended(facts.VerdictUndeliverable)},
 			decision{do: doDrop},
 		},
-		"asked again": {
-			sessions.Verified, []facts.Attempt{ended(facts.VerdictRejected)}, 2, decision{
-				do: doSend, attempt: 2,
-			},
-		},
-		"asked, was sent": {
-			sessions.Verified, []facts.Attempt{ended(facts.VerdictRejected),
-				ended(facts.VerdictDelivered)}, 2, decision{do: doDrop},
-		},
 		"next is due": {
-			sessions.Verified, []facts.Attempt{next(now)}, 0, decision{do: doSend, attempt: 2},
+			sessions.Verified, []facts.Attempt{next(now)}, decision{do: doSend, attempt: 2},
 		},
 		"next is later": {
-			sessions.Verified, []facts.Attempt{next(now.Add(time.Minute))}, 0, decision{
+			sessions.Verified, []facts.Attempt{next(now.Add(time.Minute))}, decision{
 				do: doWait, wait: time.Minute,
 			},
 		},
-		"a newer verdict": {sessions.Verified, []facts.Attempt{ended("quantum")}, 0, decision{do: doDrop}},
+		"a newer verdict": {sessions.Verified, []facts.Attempt{ended("quantum")}, decision{do: doDrop}},
 	} {
 		completion := sessions.Completion{Outcome: sessions.Outcome{State: c.state}}
-		if got := decide(completion, c.attempts, c.asked, now); got != c.want {
+		if got := decide(completion, c.attempts, now); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}

@@ -63,7 +63,7 @@ type delivery struct {
 
 	tries     int       // how often a dispatcher tried it, this time included
 	due       time.Time // since when it is to be sent: its completion, or the request to send it again
-	requested int       // the attempt that somebody asked for; 0: the delivery of the completion itself
+	requested int       // the attempt that somebody asked for, by its message or by its facts; 0: none
 }
 
 // receiver returns the host and port that it goes to; empty if it goes nowhere.
@@ -129,12 +129,17 @@ func (a *attempt) run(ctx context.Context) disposition {
 	return ended
 }
 
-// settleAbandoned stores the result of an attempt whose owner vanished, if this process may judge that.
+// settleAbandoned stores the result of an attempt whose owner vanished, if this process may judge that. One
+// that was presumed may have been read before, and another attempt requested: that is looked for again.
 func (a *attempt) settleAbandoned(ctx context.Context, s decision) disposition {
 	if err := a.c.Conn.Clock.Judge(ctx); err != nil {
 		return a.fail("settle another's claim", err)
 	}
-	return a.finish(withEarlierVerdict(a.newResult(abandoned(s)), a.last), 0)
+	f := a.finish(withEarlierVerdict(a.newResult(abandoned(s)), a.last), 0)
+	if f.final && s.unreadable {
+		return retryIn(settleLook)
+	}
+	return f
 }
 
 // decide reads the facts, except for a young completion that no process can have tried: it has none, and if
@@ -142,7 +147,7 @@ func (a *attempt) settleAbandoned(ctx context.Context, s decision) disposition {
 // dialled for nothing.
 func (a *attempt) decide(ctx context.Context) (decision, error) {
 	if neverTried(a.first, a.CompletedAt, a.now()) {
-		return decide(a.Completion, nil, 0, a.now()), nil
+		return decide(a.Completion, nil, a.now()), nil
 	}
 	attempts, err := a.c.Sessions.Attempts(ctx, a.ID)
 	if err != nil {
@@ -153,9 +158,9 @@ func (a *attempt) decide(ctx context.Context) (decision, error) {
 		// Another process would have to settle this claim as unknown.
 		return decision{do: doRelease, attempt: n}, nil
 	}
-	s := decide(a.Completion, attempts, a.requested, a.now())
-	if mayBeRequested(s, attempts, a.requested) {
-		s, err = a.resendRequested(ctx, len(attempts)+1)
+	s := decide(a.Completion, attempts, a.now())
+	if mayBeRequested(s, attempts) {
+		s, err = a.orRequested(ctx, s, len(attempts)+1)
 	}
 	// No outcome is kept so briefly, and none is erased before its delivery has ended.
 	if err == nil && s.do == doSend && (a.requested > 0 || a.now().Sub(a.CompletedAt) > a.c.EndBefore) {
@@ -164,16 +169,26 @@ func (a *attempt) decide(ctx context.Context) (decision, error) {
 	return s, err
 }
 
-// resendRequested decides whether somebody has requested one more attempt: the request may have come with a
-// message that this one replaced.
-func (a *attempt) resendRequested(ctx context.Context, number int) (decision, error) {
+// orRequested decides to send one more attempt if somebody has requested it, and otherwise what the other
+// facts decide. Only the request among the facts counts: a message may name an attempt that nobody requested,
+// and may have replaced the one that a request came with.
+func (a *attempt) orRequested(ctx context.Context, s decision, number int) (decision, error) {
 	r, err := a.c.Sessions.ResendOf(ctx, a.ID, number)
-	if err != nil || r == nil {
-		return decision{do: doDrop}, err
+	switch {
+	case err != nil:
+		return decision{}, err
+	case r != nil:
+		a.requested, a.due = number, r.At
+		return decision{do: doSend, attempt: number}, nil
+	case a.requested == number: // a request that was delivered is stored, or has aged out, with its message
+		return decision{}, errNoRequest
 	}
-	a.requested, a.due = number, r.At
-	return decision{do: doSend, attempt: number}, nil
+	return s, nil
 }
+
+// errNoRequest: the leader that was asked does not have a request whose message was delivered. Its answer may
+// be one from before it heard of its successor.
+var errNoRequest = errors.New("the request to send again is not found")
 
 // send prepares everything before the claim is made: the exact bytes, and a way to send them. If anything
 // fails until then, nothing was sent.

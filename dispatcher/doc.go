@@ -37,7 +37,8 @@
 //
 // An ended delivery becomes due again in two ways, each the choice of a person: under the policy
 // at-least-once a result may name when the next attempt is due (Result.Next), and a person may send again (a
-// resend fact). Each attempt has its own claim, and all have the same webhook-id.
+// resend fact). Only these facts count, read from the stream's leader: a message that names an attempt makes
+// nothing due. Each attempt has its own claim, and all have the same webhook-id.
 //
 // Actors: two fetchers pull completions, and those whose next try has come due. The set of held deliveries
 // keeps their messages from being delivered to another process. Each receiver host has one destination, made

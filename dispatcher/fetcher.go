@@ -68,7 +68,7 @@ func (f *fetcher) dispatch(ctx context.Context, m jetstream.Msg) {
 		_ = m.Ack() // the integrator's own act: no callback
 	default:
 		dl.msg, dl.given = m, given
-		dl.first = given == 1 && dl.tries == 0 && dl.requested == 0
+		dl.first = dl.first && given == 1
 		dl.tries += given
 		if dl.target, err = f.d.c.Policy.Parse(dl.CallbackURL); err != nil {
 			dl.barred = &callback.NotSent{Class: failure.RefusedAddress, Detail: err.Error(), Err: err}
@@ -109,7 +109,7 @@ func (f *fetcher) read(ctx context.Context, m jetstream.Msg) (*delivery, error) 
 	switch kind, _, _ := strings.Cut(m.Subject(), "."); kind {
 	case "completion":
 		c, err := f.d.c.Sessions.DecodeCompletion(ctx, m.Subject(), m.Headers(), m.Data())
-		return &delivery{Completion: c, due: c.CompletedAt}, err
+		return &delivery{Completion: c, due: c.CompletedAt, first: true}, err
 	case "resend":
 		r, err := f.d.c.Sessions.DecodeResend(m.Subject(), m.Data())
 		if err != nil {

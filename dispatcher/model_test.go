@@ -22,7 +22,7 @@ import (
 //	begin               attempt.run, up to its first read
 //	read                Reader.Attempts, one fact after the other
 //	judge               attempt.decide, and what attempt.run does with it
-//	readResend          attempt.resendRequested
+//	readResend          attempt.orRequested
 //	acquire             attempt.send up to its claim, attempt.notSent
 //	publish, look       Writer.Once (package once), in Writer.Claim and Writer.StoreResult
 //	claimed             attempt.claim, attempt.releaseUnconfirmed
@@ -57,8 +57,8 @@ type decisions struct {
 	neverTried     func(first bool, completed, now time.Time) bool
 	attempts       func(facts.AttemptFacts) ([]facts.Attempt, error)
 	releasesOwn    func(attempts []facts.Attempt, worker string, unconfirmed bool) bool
-	decide         func(sessions.Completion, []facts.Attempt, int, time.Time) decision
-	mayBeRequested func(decision, []facts.Attempt, int) bool
+	decide         func(sessions.Completion, []facts.Attempt, time.Time) decision
+	mayBeRequested func(decision, []facts.Attempt) bool
 	published      func(*once.Write, error) once.Next
 	looked         func(*once.Write, bool, error) once.Next
 	ownerAfter     func(error) owner
@@ -70,13 +70,14 @@ type decisions struct {
 	lastResult     func([]facts.Attempt) (*facts.Result, int)
 	standing       func(facts.Result, time.Time) disposition
 	acknowledges   func(disposition, bool) bool
-	again          func(facts.Delivery) (int, error)
 	afterLoss      func(facts.AttemptFacts, sessions.Outcome, int) (facts.Delivery, []int, error)
 
-	overwrites    bool // a publish does not expect its subject to be empty
-	keepsDoubt    bool // a claim that was confirmed still counts as unconfirmed
-	givesUpOpen   bool // giving up takes no claim
-	believesHints bool // a hint counts as a request for the attempt that it names
+	looksAgain  bool // for a request, once a presumed result is stored
+	overwrites  bool // a publish does not expect its subject to be empty
+	keepsDoubt  bool // a claim that was confirmed still counts as unconfirmed
+	givesUpOpen bool // giving up takes no claim
+	// whether a message that names an attempt counts as a request for the next one; nil: it never does
+	believes func(named, next int) bool
 }
 
 func realDecisions() decisions {
@@ -86,13 +87,13 @@ func realDecisions() decisions {
 		releasesOwn: func(attempts []facts.Attempt, worker string, unconfirmed bool) bool {
 			return ownOpen(attempts, worker) && unconfirmed
 		},
-		decide: decide, mayBeRequested: mayBeRequested,
+		decide: decide, mayBeRequested: mayBeRequested, looksAgain: true,
 		published: (*once.Write).Published, looked: (*once.Write).Looked,
 		ownerAfter: ownerAfter, mayBegin: mayBegin, sendsAgain: sendsAgain, releaseAs: releaseAs,
 		abandoned:  func(s decision) facts.Verdict { return abandoned(s).Verdict },
 		earlier:    withEarlierVerdict,
 		lastResult: lastResult, standing: standing, acknowledges: disposition.acknowledges,
-		again: facts.Delivery.Again, afterLoss: facts.AttemptFacts.AfterLoss,
+		afterLoss: facts.AttemptFacts.AfterLoss,
 	}
 }
 
@@ -174,7 +175,6 @@ type workerState struct {
 	at        uint8 // what it does next, of the steps below
 	msg       uint8 // its message
 	first     bool
-	requested uint8
 	due       uint8 // the requested attempt since which it is due; 0: since the completion
 	seen      uint8 // how many claims it has read
 	missed    uint8 // bits: attempts without a result when it was read
@@ -183,6 +183,7 @@ type workerState struct {
 	age       uint8 // of its claim
 	tried     uint8
 	uncertain bool
+	presumed  bool  // the result that it stores was presumed before
 	doubt     uint8 // bits: attempts that it claimed without an answer (unconfirmedClaims)
 	skew      uint8
 }

@@ -29,6 +29,7 @@ var worlds = map[string]world{
 	"at least once":                {room: 3, policy: sessions.PolicyAtLeastOnce},
 	"sent again":                   {room: 3, policy: sessions.PolicyOnce, resends: 1},
 	"no verifyd wrote this":        {room: 2, policy: sessions.PolicyOnce, junk: 1},
+	"sent again after that":        {room: 3, policy: sessions.PolicyOnce, junk: 1, resends: 1},
 	"clocks":                       {room: 2, policy: sessions.PolicyOnce, skews: []uint8{0, 1, 2}},
 	"a replayed stream":            {room: 2, policy: sessions.PolicyOnce, replays: 1, kills: 1},
 	"the last releases":            {room: 3, policy: sessions.PolicyOnce, releases: maxReleases - 2},
@@ -101,13 +102,13 @@ var faults = []struct {
 	{"the deadline is not looked at before the first byte", "a replayed stream",
 		func(d *decisions) { d.mayBegin = func(_, _ time.Time) bool { return true } }, brokenTexts[2]},
 	{"an open claim is settled at once", "a replayed stream", func(d *decisions) {
-		d.decide = func(c sessions.Completion, a []facts.Attempt, n int, now time.Time) decision {
-			return decide(c, a, n, now.Add(24*time.Hour))
+		d.decide = func(c sessions.Completion, a []facts.Attempt, now time.Time) decision {
+			return decide(c, a, now.Add(24*time.Hour))
 		}
 	}, brokenTexts[2]},
 	{"an open claim does not keep others from the next attempt", "a replayed stream", func(d *decisions) {
-		d.decide = func(c sessions.Completion, a []facts.Attempt, n int, now time.Time) decision {
-			if s := decide(c, a, n, now); s.do != doWait {
+		d.decide = func(c sessions.Completion, a []facts.Attempt, now time.Time) decision {
+			if s := decide(c, a, now); s.do != doWait {
 				return s
 			}
 			return decision{do: doSend, attempt: len(a) + 1}
@@ -136,23 +137,15 @@ var faults = []struct {
 		}
 	}, brokenTexts[1]},
 	{"a request is honoured again by each redelivery", "sent again", func(d *decisions) {
-		d.decide = func(c sessions.Completion, a []facts.Attempt, n int, now time.Time) decision {
-			if n > 0 {
-				n = len(a) + 1
-			}
-			return decide(c, a, n, now)
-		}
+		d.believes = func(_, _ int) bool { return true }
 	}, "a delivery that was at an end was taken up again"},
-	{"one more attempt may be requested of an open delivery", "sent again", func(d *decisions) {
-		d.again = func(d facts.Delivery) (int, error) { return len(d.Attempts) + 1, nil }
-	}, "an attempt was claimed before the one before it had ended"},
 	{"a rejected delivery is due", "a replayed stream", func(d *decisions) {
-		d.decide = func(c sessions.Completion, a []facts.Attempt, n int, now time.Time) decision {
+		d.decide = func(c sessions.Completion, a []facts.Attempt, now time.Time) decision {
 			if len(a) > 0 && a[len(a)-1].Result != nil &&
 				a[len(a)-1].Result.Verdict == facts.VerdictRejected {
 				return decision{do: doSend, attempt: len(a) + 1}
 			}
-			return decide(c, a, n, now)
+			return decide(c, a, now)
 		}
 	}, "a delivery that was at an end was taken up again"},
 	{"the facts are never read", "a replayed stream", func(d *decisions) {
@@ -181,8 +174,12 @@ var faults = []struct {
 			return attempts, err
 		}
 	}, "no end is reachable any more"},
-	{"a hint counts as a request", "no verifyd wrote this", func(d *decisions) { d.believesHints = true },
-		"a delivery that was at an end was taken up again"},
+	{"a hint counts as a request", "no verifyd wrote this", func(d *decisions) {
+		d.believes = func(named, next int) bool { return named == next }
+	}, "a delivery that was at an end was taken up again"},
+	{"a request is not looked for behind what is no claim", "sent again after that", func(d *decisions) {
+		d.looksAgain = false
+	}, "a delivery has no verdict, and nothing leads to one"},
 	{"after a loss, the last fact that is left shows the end", "a damaged store", func(d *decisions) {
 		d.afterLoss = func(f facts.AttemptFacts, o sessions.Outcome,
 			last int) (facts.Delivery, []int, error) {
@@ -201,7 +198,7 @@ var faults = []struct {
 		}
 	}, brokenTexts[3]},
 	{"who asked is forgotten", "requests that replace each other", func(d *decisions) {
-		d.mayBeRequested = func(decision, []facts.Attempt, int) bool { return false }
+		d.mayBeRequested = func(decision, []facts.Attempt) bool { return false }
 	}, "a delivery has no verdict, and nothing leads to one"},
 }
 

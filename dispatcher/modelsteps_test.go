@@ -234,7 +234,7 @@ func (st *stepper) person() {
 		return modelcheck.Event{From: "Person", To: "Stream", Text: text, Number: int(n), Chance: true}
 	}
 	if s.person == 0 && s.resendsLeft > 0 {
-		if n, err := m.again(m.deliveryOf(s)); err == nil && n-m.releases <= m.room {
+		if n, err := m.deliveryOf(s).Again(); err == nil && n-m.releases <= m.room {
 			st.does(modelcheck.Event{From: "Stream", To: "Person", Text: "shows an end", Chance: true},
 				func(s *deliveryState) {
 					s.person = uint8(n - m.releases)
@@ -353,11 +353,7 @@ func (st *stepper) fetch(w int) {
 		take("completion", 0, workerState{msg: msgCompletion, first: c == 1})
 	}
 	if r := st.s.retry; r != 0 {
-		ws := workerState{msg: msgRetry, due: r - 1}
-		if st.m.believesHints {
-			ws.requested = ws.due
-		}
-		take("retry", 0, ws)
+		take("retry", 0, workerState{msg: msgRetry, due: r - 1})
 	}
 	for n := uint8(2); int(n) <= st.m.room; n++ {
 		switch {
@@ -366,7 +362,7 @@ func (st *stepper) fetch(w int) {
 			st.does(by(w, "terminates what is no resend", n),
 				func(s *deliveryState) { s.resendMsg &^= 1 << n })
 		default:
-			take("resend", n, workerState{msg: msgResend + n, requested: n, due: n})
+			take("resend", n, workerState{msg: msgResend + n, due: n})
 		}
 	}
 }
@@ -376,7 +372,7 @@ func (m *model) nowOf(ws *workerState) time.Time { return modelNow.Add(skews[ws.
 func (st *stepper) begin(w int) {
 	ws, c := &st.s.worker[w], st.m.completionOf(&st.s)
 	if st.m.neverTried(ws.first, c.CompletedAt, st.m.nowOf(ws)) {
-		s := st.m.decide(c, nil, 0, st.m.nowOf(ws))
+		s := st.m.decide(c, nil, st.m.nowOf(ws))
 		st.does(by(w, "nobody can have tried it", 0), func(to *deliveryState) { st.judged(to, w, s) })
 		return
 	}
@@ -390,12 +386,13 @@ func (st *stepper) read(w int) {
 	if n := ws.seen + 1; ws.at == readResend {
 		asked := st.s.resend&(1<<n) != 0
 		st.does(toStream(w, "looks for resend", n), func(s *deliveryState) {
+			ws := &s.worker[w]
 			if !asked {
-				s.worker[w].at = ack
+				attempts := st.m.factsOf(s, int(ws.seen), ws.missed)
+				st.judged(s, w, st.m.decide(st.m.completionOf(s), attempts, st.m.nowOf(ws)))
 				return
 			}
-			ws := &s.worker[w]
-			ws.requested, ws.due, ws.n, ws.at = n, n, n, acquire
+			ws.due, ws.n, ws.at = n, n, acquire
 		})
 		return
 	}
@@ -432,21 +429,21 @@ func (st *stepper) read(w int) {
 func (st *stepper) judge(s *deliveryState, w int) {
 	m, ws := st.m, &s.worker[w]
 	attempts := m.factsOf(s, int(ws.seen), ws.missed)
-	n, requested := len(attempts), 0
-	if ws.requested != 0 {
-		requested = int(ws.requested) + m.releases
-	}
+	n := len(attempts)
 	inDoubt := n > m.releases && ws.doubt&(1<<(n-m.releases)) != 0
 	if m.releasesOwn(attempts, workerNameOf(byNow(w)), inDoubt) {
 		st.judged(s, w, decision{do: doRelease, attempt: n})
 		return
 	}
-	d := m.decide(m.completionOf(s), attempts, requested, m.nowOf(ws))
-	if m.mayBeRequested(d, attempts, requested) && n-m.releases < m.room {
+	d := m.decide(m.completionOf(s), attempts, m.nowOf(ws))
+	switch next := n - m.releases + 1; {
+	case m.believes != nil && ws.due != 0 && m.believes(int(ws.due), next):
+		st.judged(s, w, decision{do: doSend, attempt: n + 1})
+	case m.mayBeRequested(d, attempts) && next <= m.room:
 		ws.at = readResend
-		return
+	default:
+		st.judged(s, w, d)
 	}
-	st.judged(s, w, d)
 }
 
 // judged is what attempt.run does with a decision.
@@ -465,6 +462,7 @@ func (st *stepper) judged(s *deliveryState, w int, d decision) {
 		st.giveBack(s, w)
 	case doSettle:
 		st.ended(s, w, st.m.abandoned(d))
+		ws.presumed = d.unreadable
 	case doDrop:
 		ws.at = ack
 	}
@@ -627,7 +625,10 @@ func (ws *workerState) rank() uint64 {
 	if ws.uncertain {
 		flags |= 2
 	}
-	return uint64(ws.at)<<60 | uint64(ws.msg)<<56 | flags<<54 | uint64(ws.requested)<<51 |
+	if ws.presumed {
+		flags |= 4
+	}
+	return uint64(ws.at)<<60 | uint64(ws.msg)<<56 | flags<<53 |
 		uint64(ws.seen)<<48 | uint64(ws.missed)<<43 | uint64(ws.n)<<40 | uint64(ws.writes)<<32 |
 		uint64(ws.age)<<28 | uint64(ws.tried)<<26 | uint64(ws.doubt)<<20 | uint64(ws.due)<<8 |
 		uint64(ws.skew)

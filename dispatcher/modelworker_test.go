@@ -293,6 +293,9 @@ func (st *stepper) stored(s *deliveryState, w int, taken bool) {
 		}
 		f = st.m.standing(st.m.results[ws.n][s.result[ws.n]&(verdictMask|hasNext)][due], st.m.nowOf(ws))
 	}
+	if f.final && ws.presumed && st.m.looksAgain {
+		f = retryIn(settleLook)
+	}
 	if f.final && st.m.results[ws.n][ws.writes&(verdictMask|hasNext)][0].LeavesDue() {
 		f = retryIn(time.Minute)
 	}
@@ -370,6 +373,9 @@ func (m *model) brokenBy(s deliveryState) string {
 			case !before.LeavesDue() && s.resend&(1<<n) == 0:
 				return "a delivery that was at an end was taken up again"
 			}
+		}
+		if code == resultJunk { // it is final, and says nothing
+			segment = n + 1
 		}
 		if code == 0 || code == resultJunk {
 			continue

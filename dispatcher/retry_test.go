@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
 	"verifyd/natsconf"
@@ -254,16 +255,21 @@ func TestClockThatIsAheadPutsNoScheduleOff(t *testing.T) {
 	h.until(t, c.ID, facts.DeliveryDelivered)
 }
 
-// A hint that names a requested attempt, without the request among the facts, sends nothing.
+// A hint that names a requested attempt, without the request among the facts, sends nothing. It claims
+// nothing either: a hint that says that nobody has tried a young delivery does not spare the read of its
+// facts.
 func TestHintAloneSendsNothing(t *testing.T) {
 	t.Parallel()
 	h := start(t)
+	h.stand() // the delivery stays young
 	r := h.receive(t, "127.0.0.1", status(http.StatusNoContent))
-	h.dispatch(t, h.config())
+	config, metrics := h.config(), prometheus.NewRegistry()
+	config.Metrics = metrics
+	h.dispatch(t, config)
 	c := h.complete(t, r.URL, "u", verified)
 	h.until(t, c.ID, facts.DeliveryDelivered)
 	if err := h.store.Schedule(t.Context(), facts.Retry{
-		Session: c.ID, RequestedAttempt: 2, Tries: 1, Since: c.CompletedAt, At: time.Now(),
+		Session: c.ID, RequestedAttempt: 2, Since: c.CompletedAt, At: time.Now(),
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -274,6 +280,9 @@ func TestHintAloneSendsNothing(t *testing.T) {
 	h.untilBacklog(t, nothing) // it was taken, and dealt with
 	if n := r.count(c.ID); n != 1 {
 		t.Errorf("%d POSTs, and nobody has requested a second", n)
+	}
+	if n := counter(t, metrics, "verifyd_delivery_claim_conflicts_total"); n != 0 {
+		t.Errorf("%v claims of what another attempt had claimed", n)
 	}
 }
 

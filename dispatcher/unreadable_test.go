@@ -121,6 +121,26 @@ func TestUnreadableClaimIsNeverSent(t *testing.T) {
 	}
 }
 
+// A result that is presumed may be followed by a request to send again, whose message comes first. The result
+// is stored, and then the request is carried out.
+func TestRequestBehindAnUnreadableClaim(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	h.stand()
+	r := h.receive(t, "127.0.0.1", status(204))
+	c := h.complete(t, r.URL, "u", verified)
+	h.acknowledge(t) // only the request is left to deliver
+	natstest.Plant(t, h.conn, topology.StreamCompletions, "claim."+string(c.ID)+".1")
+	if _, err := h.store.Resend(t.Context(), c.ID, "operator"); err != nil {
+		t.Fatal(err)
+	}
+	h.dispatch(t, h.config())
+	v := h.until(t, c.ID, facts.DeliveryDelivered)
+	if a := v.Delivery.Attempts; len(a) != 2 || a[0].Presumed || r.count(c.ID) != 1 {
+		t.Errorf("%d POSTs, attempts = %+v", r.count(c.ID), a)
+	}
+}
+
 // Under at-least-once an attempt that may have been sent is sent again, as with any other that is unknown.
 func TestUnreadableClaimUnderAtLeastOnce(t *testing.T) {
 	t.Parallel()
