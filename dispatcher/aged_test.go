@@ -9,11 +9,13 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"verifyd/natsconf/crashpoint"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/topology"
 	"verifyd/sessions"
 	"verifyd/sessions/erasure"
 	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
 	"verifyd/sessions/lists"
 	"verifyd/sessions/store"
 )
@@ -55,8 +57,19 @@ func (h *fixture) behindOne(t *testing.T) (r *receiver, hold, answer func()) {
 	return r, func() { holds.Store(true) }, func() { close(answers) }
 }
 
+// ageOut makes all facts of a delivery leave the store by their age, which only the server notices.
+func (h *fixture) ageOut(t *testing.T, id sessions.ID) {
+	t.Helper()
+	h.keepFor(t, 0, time.Second) // the server examines ages when they become limited
+	natstest.Await(t, "the facts have left the store", func() bool {
+		attempts, err := h.store.Attempts(t.Context(), id)
+		return err == nil && len(attempts) == 0
+	})
+	h.keepFor(t, topology.DefaultKeepResults)
+}
+
 // A stream is replayed shortly before outcomes leave it, and they leave while they wait for their receiver,
-// with the claims that fence them. Nothing is sent of them; an outcome as old that is still there is sent.
+// with the claims that fence them. By this process's clock it is not time yet; nothing is sent of them.
 func TestReplayOfWhatLeavesTheStoreSendsNothing(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -82,19 +95,73 @@ func TestReplayOfWhatLeavesTheStoreSendsNothing(t *testing.T) {
 		}
 		return err == nil && state.Given == 2 && state.Waiting == 0
 	})
-	h.offset.Store(int64(topology.DefaultKeepResults))
-	h.keepFor(t, 0, time.Second) // the server examines ages when they become limited
-	natstest.Await(t, "they have left the store", func() bool {
-		attempts, err := h.store.Attempts(t.Context(), sent.ID)
-		return err == nil && len(attempts) == 0
-	})
-	h.keepFor(t, topology.DefaultKeepResults)
+	h.offset.Store(int64(time.Hour)) // old enough for the outcome to be looked for
+	h.ageOut(t, sent.ID)
 	last := h.complete(t, r.URL, "last", verified) // it waits behind them
 	answer()
-	natstest.Await(t, "the last is sent", func() bool { return r.count(last.ID) == 1 })
+	h.untilSettled(t, last.ID)
 	h.untilBacklog(t, nothing)
 	if a, b := r.count(sent.ID), r.count(first.ID); a != 1 || b != 1 {
 		t.Errorf("%d and %d POSTs of what had left the store", a, b)
+	}
+}
+
+// A process is stopped after it has found no facts of a delivery. Meanwhile another one sends it, and the
+// outcome leaves the store with the claim that would fence it. The first goes on, and sends nothing.
+func TestStoppedForAWholeLifeSendsNothing(t *testing.T) {
+	h := start(t)
+	r := h.receive(t, "127.0.0.1", status(http.StatusNoContent))
+	ready, goOn := make(chan struct{}), make(chan struct{})
+	var stopped atomic.Bool
+	crashpoint.Hook(func(point string) {
+		if point == crashpoint.Connected && stopped.CompareAndSwap(false, true) {
+			close(ready)
+			<-goOn
+		}
+	})
+	defer crashpoint.Hook(nil)
+	stop := h.dispatch(t, h.config())
+	defer stop()
+	c := h.complete(t, r.URL, "u", verified)
+	natstest.Receive(t, "it has a connection, and has claimed nothing", ready)
+	at := time.Now().UTC()
+	other := facts.NewClaim(c.ID, 1, "another", at, time.Minute, time.Minute)
+	if err := h.store.Claim(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	sent := facts.NewResult(c.ID, 1, facts.VerdictDelivered, "", "another", at)
+	if _, err := h.store.StoreResult(t.Context(), sent); err != nil {
+		t.Fatal(err)
+	}
+	h.offset.Store(int64(topology.DefaultKeepResults))
+	h.ageOut(t, c.ID)
+	close(goOn)
+	h.untilBacklog(t, nothing)
+	natstest.Await(t, "the attempt ends", func() bool {
+		a, err := h.store.Attempts(t.Context(), c.ID)
+		return err == nil && len(a) == 1 && a[0].Result != nil
+	})
+	if n := r.count(c.ID); n != 0 {
+		t.Errorf("%d POSTs of what another process had sent", n)
+	}
+}
+
+// In the last minutes of an outcome's life, a claim would not fence its attempt for as long as somebody may
+// send. What was not sent until then is given up; what has a few minutes more is sent.
+func TestOutcomeThatIsAboutToLeaveIsGivenUp(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	h.stand()
+	r := h.receive(t, "127.0.0.1", status(http.StatusNoContent))
+	h.offset.Store(int64(topology.DefaultKeepResults - 5*time.Minute))
+	h.dispatch(t, h.config())
+	h.until(t, h.complete(t, r.URL, "u", verified).ID, facts.DeliveryDelivered)
+	h.offset.Store(int64(topology.DefaultKeepResults - time.Minute))
+	c := h.complete(t, r.URL, "u", verified)
+	v := h.until(t, c.ID, facts.DeliveryUndeliverable)
+	if a := v.Delivery.Attempts; r.count(c.ID) != 0 || len(a) != 1 || !a[0].Claim.GiveUp ||
+		a[0].Result.Class != failure.Late {
+		t.Errorf("%d POSTs, attempts = %+v", r.count(c.ID), a)
 	}
 }
 

@@ -2,13 +2,13 @@ package dispatcher
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"verifyd/dispatcher/callback"
 	"verifyd/natsconf/topology"
 	"verifyd/sessions"
 	"verifyd/sessions/failure"
+	"verifyd/sessions/records"
 )
 
 // This file decides until when a delivery is tried: by the retry time, by how long its outcome is kept, and
@@ -46,26 +46,40 @@ func (d *shared) readKeptFor(ctx context.Context) {
 	}
 }
 
-// endAt is the instant from which a delivery is no longer put off, for whatever reason: its outcome leaves
-// the store soon, and must not leave it without a verdict. ok is false if outcomes are kept forever, or if it
-// is not known for how long.
-func (d *shared) endAt(dl *delivery) (at time.Time, ok bool) {
-	if !dl.KeptUntil.IsZero() {
-		return dl.KeptUntil.Add(-d.c.EndBefore), true
+// leavesAt is when an outcome leaves the store. ok is false if outcomes are kept forever, or if it is not
+// known for how long.
+func (d *shared) leavesAt(c sessions.Completion) (at time.Time, ok bool) {
+	if !c.KeptUntil.IsZero() {
+		return c.KeptUntil, true
 	}
 	kept := time.Duration(d.keptFor.Load())
-	return dl.CompletedAt.Add(kept - d.c.EndBefore), kept > 0
+	return c.CompletedAt.Add(kept), kept > 0
 }
 
-// unlessGone returns a decision to send, unless the outcome has left the store or was erased. If it has left,
-// a claim may have left before it was looked for: the completion is older than the other facts, which are
-// read before it.
-func (a *attempt) unlessGone(ctx context.Context, s decision) (decision, error) {
-	_, err := a.c.Sessions.Completion(ctx, a.ID)
-	if errors.Is(err, sessions.ErrNotFound) {
-		return decision{do: doDrop}, nil
+// endAt is the instant from which a delivery is no longer put off, for whatever reason: its outcome leaves
+// the store soon, and must not leave it without a verdict. ok is that of leavesAt.
+func (d *shared) endAt(c sessions.Completion) (at time.Time, ok bool) {
+	at, ok = d.leavesAt(c)
+	return at.Add(-d.c.EndBefore), ok
+}
+
+// leavesMargin is how long before the end of an outcome's life nothing more is sent of it: its instants are
+// an edge's, the end is the store's, and this process decides by a third clock.
+const leavesMargin = 2 * records.ClockSkew
+
+// outlives reports whether an outcome, and with it any claim of an attempt at it, is in the store beyond an
+// instant. A claim that is stored fences an attempt only for as long: if a process was stopped after it had
+// read the facts, those of another's attempt may have come and left since.
+func (d *shared) outlives(c sessions.Completion, instant time.Time) bool {
+	end, ok := d.leavesAt(c)
+	return !ok || instant.Before(end.Add(-leavesMargin))
+}
+
+// notSentForAge is why a delivery is given up whose outcome is about to leave the store.
+func notSentForAge() *callback.NotSent {
+	return &callback.NotSent{
+		Class: failure.Late, Detail: "the result was about to leave the store, so nothing was sent",
 	}
-	return s, err
 }
 
 // outlasted reports whether a delivery waits for a paused host and cannot wait for the pause's end.
@@ -74,7 +88,7 @@ func (d *shared) outlasted(dl *delivery) bool {
 	if !ok || !p.On(d.c.Now()) {
 		return false
 	}
-	end, ok := d.endAt(dl)
+	end, ok := d.endAt(dl.Completion)
 	return ok && !d.c.Now().Before(end)
 }
 
@@ -83,7 +97,7 @@ func (d *shared) outlasted(dl *delivery) bool {
 // while.
 func (a *attempt) left(from time.Time) time.Duration {
 	left := a.giveUpAt(a.delivery).Sub(from)
-	end, ends := a.endAt(a.delivery)
+	end, ends := a.endAt(a.Completion)
 	if left > 0 || a.Lost || ends && !from.Before(end) || a.c.Conn.Clock.Check() == nil {
 		return left
 	}
@@ -114,7 +128,7 @@ func (d *shared) giveUpAt(dl *delivery) time.Time {
 	if earliest := time.UnixMilli(d.since.Load()).Add(min(startGrace, d.c.RetryFor)); at.Before(earliest) {
 		at = earliest
 	}
-	if end, ok := d.endAt(dl); ok && end.Before(at) {
+	if end, ok := d.endAt(dl.Completion); ok && end.Before(at) {
 		return end
 	}
 	return at

@@ -20,6 +20,8 @@ const (
 	// minBackoff and maxBackoff bound the pause between two tries.
 	minBackoff = time.Second
 	maxBackoff = time.Minute
+	// maxReleases bounds how often an attempt may be claimed and released; each costs two facts.
+	maxReleases = 16
 )
 
 // decision is what to do with a completion, determined only by its facts.

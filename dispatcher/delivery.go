@@ -36,8 +36,6 @@ const (
 	// claimMargin is the time between the end of the longest attempt and the instant from which others may
 	// settle it.
 	claimMargin = 5 * time.Second
-	// maxReleases bounds how often an attempt may be claimed and released; each costs two facts.
-	maxReleases = 16
 	// storeResultFor is how long a delivery tries to store a result; after that the attempt is settled as
 	// unknown, by its claim.
 	storeResultFor = 20 * time.Second
@@ -162,9 +160,12 @@ func (a *attempt) decide(ctx context.Context) (decision, error) {
 	if mayBeRequested(s, attempts) {
 		s, err = a.orRequested(ctx, s, len(attempts)+1)
 	}
-	// No outcome is kept so briefly, and none is erased before its delivery has ended.
+	// No outcome is kept so briefly, and none is erased before its delivery has ended. If it has left the
+	// store, a claim may have left before it was looked for: the completion is the oldest, and read last.
 	if err == nil && s.do == doSend && (a.requested > 0 || a.now().Sub(a.CompletedAt) > a.c.EndBefore) {
-		return a.unlessGone(ctx, s)
+		if _, err = a.c.Sessions.Completion(ctx, a.ID); errors.Is(err, sessions.ErrNotFound) {
+			return decision{do: doDrop}, nil
+		}
 	}
 	return s, err
 }
@@ -214,6 +215,9 @@ func (a *attempt) send(ctx context.Context) disposition {
 	crashpoint.Reach(crashpoint.Connected)
 	skew := a.c.Conn.Clock.Skew()
 	claim := facts.NewClaim(a.ID, a.number, a.c.Worker, a.now(), claimBegin, a.c.Timeout+claimMargin)
+	if !a.outlives(a.Completion, claim.Deadline) {
+		return a.notSent(ctx, notSentForAge())
+	}
 	if f, ok := a.claim(ctx, claim); !ok {
 		return f
 	}

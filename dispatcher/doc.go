@@ -10,14 +10,17 @@
 //	 └───────────────────────────────────────────────────┘
 //	due ── not sent, and RetryFor has passed since it was due, or since the end of a pause ──► give up
 //	due ── not sent, or paused, and the outcome leaves the store within half an hour ──► give up
+//	ready ── the outcome leaves the store within minutes ──► give up
 //	give up ── give-up claim ──► undeliverable
 //
 // What must never happen, and what prevents it:
 //
 //   - A second POST. The claim is written once, before the first byte, by the process that sends. A process
 //     that is not certain to own the claim never sends. A redelivery, a second dispatcher, a paused process
-//     and a replayed stream all find the claim. Facts leave the store by their age: nothing is sent of an
-//     outcome that has left it. The client (package callback) writes one request once and repeats nothing.
+//     and a replayed stream all find the claim. Facts leave the store by their age, and never before their
+//     outcome: nothing is sent of one that has left it, or is about to. The first is looked for after the
+//     facts; the second is decided by the instant until which the claim allows a write. The client (package
+//     callback) writes one request once and repeats nothing.
 //   - A silent loss. A completion is acknowledged only once nothing is left to send, or a schedule that
 //     brings it back is stored. If the owner of a claim ended, any process that reads the claim settles it as
 //     unknown, after Claim.SettleAfter.

@@ -23,7 +23,8 @@ import (
 //	read                Reader.Attempts, one fact after the other
 //	judge               attempt.decide, and what attempt.run does with it
 //	readResend          attempt.orRequested
-//	acquire             attempt.send up to its claim, attempt.notSent
+//	readOutcome         the end of attempt.decide
+//	acquire             attempt.send up to its claim, shared.outlives, attempt.notSent
 //	publish, look       Writer.Once (package once), in Writer.Claim and Writer.StoreResult
 //	claimed             attempt.claim, attempt.releaseUnconfirmed
 //	begins, write       connSender.send, Conn.Send
@@ -42,14 +43,14 @@ import (
 // store's time does, by which processes judge); a connection breaks before the first byte; the receiver gets
 // the POST or half of it, and answers or not; something that verifyd did not write is stored in a fact's
 // place, or as a hint; the service is stopped, its store has lost any of the facts, is recovered, and gives
-// everything anew.
+// everything anew; the outcome leaves the store at the end of its life, and its facts with it, whatever a
+// worker has read before.
 //
 // What it leaves out: pauses of hosts, listeners, breakers, shares and queues, which decide when something
 // begins and not whether; the two minutes for which a dispatcher that has just started tries in any case;
-// erased users and outcomes that leave the store; an hour's forgetting of unconfirmed claims; a store that
-// has lost the outcome. Timeouts end nothing by themselves, and time passes independently for claims, retry
-// deadlines and pauses: so the model allows more than can really happen. One process never works twice on a
-// delivery at once (heldSet).
+// erased users; an hour's forgetting of unconfirmed claims; a store that has lost the outcome. Timeouts end
+// nothing by themselves, and time passes independently for claims, retry deadlines and pauses: so the model
+// allows more than can really happen. One process never works twice on a delivery at once (heldSet).
 
 // decisions are the functions that decide, and what else the delivery's safety depends on. Faults replace
 // them.
@@ -62,6 +63,7 @@ type decisions struct {
 	published      func(*once.Write, error) once.Next
 	looked         func(*once.Write, bool, error) once.Next
 	ownerAfter     func(error) owner
+	outlives       func(*shared, sessions.Completion, time.Time) bool
 	mayBegin       func(now, deadline time.Time) bool
 	sendsAgain     func(sessions.Policy, facts.Result, time.Duration) bool
 	releaseAs      func(int, time.Duration) facts.Verdict
@@ -76,6 +78,7 @@ type decisions struct {
 	overwrites  bool // a publish does not expect its subject to be empty
 	keepsDoubt  bool // a claim that was confirmed still counts as unconfirmed
 	givesUpOpen bool // giving up takes no claim
+	missesEnd   bool // it is not looked for whether the outcome is still there
 	// whether a message that names an attempt counts as a request for the next one; nil: it never does
 	believes func(named, next int) bool
 }
@@ -89,7 +92,8 @@ func realDecisions() decisions {
 		},
 		decide: decide, mayBeRequested: mayBeRequested, looksAgain: true,
 		published: (*once.Write).Published, looked: (*once.Write).Looked,
-		ownerAfter: ownerAfter, mayBegin: mayBegin, sendsAgain: sendsAgain, releaseAs: releaseAs,
+		ownerAfter: ownerAfter, outlives: (*shared).outlives, mayBegin: mayBegin, sendsAgain: sendsAgain,
+		releaseAs:  releaseAs,
 		abandoned:  func(s decision) facts.Verdict { return abandoned(s).Verdict },
 		earlier:    withEarlierVerdict,
 		lastResult: lastResult, standing: standing, acknowledges: disposition.acknowledges,
@@ -117,6 +121,7 @@ type world struct {
 	junk       uint8
 	losses     uint8
 	schedules  bool    // a pause may be kept by a message schedule
+	ages       bool    // the outcome and its facts may leave the store
 	skews      []uint8 // of the second worker's clock: 0, 1 (10 s ahead), 2 (an hour ahead)
 }
 
@@ -141,6 +146,7 @@ type deliveryState struct {
 	age, dated  uint8 // of the open claim, and by whose clock its instants are
 	phase       uint8 // of the completion: young, old, beyond its retry deadline
 	resendLate  bool  // the resend is beyond its retry deadline
+	life        uint8 // of lives
 	nextDue     bool  // the pause after the last result is over
 	broken      uint8 // of brokenTexts
 	beyond      bool  // more attempts would follow than the model has space for
@@ -194,6 +200,7 @@ const (
 	begin
 	read
 	readResend
+	readOutcome
 	acquire
 	publishClaim
 	lookForClaim
@@ -240,6 +247,8 @@ var (
 	ages   = [...]time.Duration{0, 10 * time.Second, 20 * time.Second, 30 * time.Second, 3 * time.Hour}
 	skews  = [...]time.Duration{0, 10 * time.Second, time.Hour}
 	phases = [...]time.Duration{5 * time.Second, time.Minute, 4 * time.Hour}
+	// what is left of the outcome's life: much, too little to send, nothing
+	lives = [...]time.Duration{10 * time.Hour, time.Minute, -time.Hour}
 )
 
 func workerNameOf(who uint8) string { return "w" + strconv.Itoa(int(who)/2) }
@@ -342,11 +351,18 @@ func (m *model) initial() (states []deliveryState) {
 
 // completionOf returns the completion of an age.
 func (m *model) completionOf(s *deliveryState) sessions.Completion {
-	return sessions.Completion{
+	c := sessions.Completion{
 		Session: sessions.Session{ID: modelID, Request: sessions.Request{Policy: m.policy}},
 		Outcome: sessions.Outcome{State: sessions.Verified}, CompletedAt: modelNow.Add(-phases[s.phase]),
 	}
+	if m.ages {
+		c.KeptUntil = modelNow.Add(lives[s.life])
+	}
+	return c
 }
+
+// gone reports whether the outcome has left the store, and its facts with it.
+func (s *deliveryState) gone() bool { return int(s.life) == len(lives)-1 }
 
 // factsOf returns the facts as they are stored, or as a worker has read them: the first attempts, without the
 // results that it missed.

@@ -29,9 +29,10 @@ var worlds = map[string]world{
 	"at least once":                {room: 3, policy: sessions.PolicyAtLeastOnce},
 	"sent again":                   {room: 3, policy: sessions.PolicyOnce, resends: 1},
 	"no verifyd wrote this":        {room: 2, policy: sessions.PolicyOnce, junk: 1},
-	"sent again after that":        {room: 3, policy: sessions.PolicyOnce, junk: 1, resends: 1},
+	"sent again after that":        {room: 2, policy: sessions.PolicyOnce, junk: 1, resends: 1},
 	"clocks":                       {room: 2, policy: sessions.PolicyOnce, skews: []uint8{0, 1, 2}},
 	"a replayed stream":            {room: 2, policy: sessions.PolicyOnce, replays: 1, kills: 1},
+	"facts that age out":           {room: 2, policy: sessions.PolicyOnce, schedules: true, ages: true},
 	"the last releases":            {room: 3, policy: sessions.PolicyOnce, releases: maxReleases - 2},
 	"a damaged store": {
 		workers: 1, room: 3, policy: sessions.PolicyOnce, resends: 1, losses: 1,
@@ -180,6 +181,12 @@ var faults = []struct {
 	{"a request is not looked for behind what is no claim", "sent again after that", func(d *decisions) {
 		d.looksAgain = false
 	}, "a delivery has no verdict, and nothing leads to one"},
+	{"an outcome is sent whose life is nearly over", "facts that age out", func(d *decisions) {
+		d.outlives = func(*shared, sessions.Completion, time.Time) bool { return true }
+	}, brokenTexts[4]},
+	{"facts that have aged out count as none", "facts that age out", func(d *decisions) {
+		d.outlives, d.missesEnd = func(*shared, sessions.Completion, time.Time) bool { return true }, true
+	}, brokenTexts[4]},
 	{"after a loss, the last fact that is left shows the end", "a damaged store", func(d *decisions) {
 		d.afterLoss = func(f facts.AttemptFacts, o sessions.Outcome,
 			last int) (facts.Delivery, []int, error) {

@@ -70,6 +70,10 @@ func (st *stepper) world() {
 	if s.phase == 1 {
 		st.does(world("the retry deadline passes", 0), func(s *deliveryState) { s.phase = 2 })
 	}
+	if m.ages && s.phase == 2 && !s.gone() {
+		text := [...]string{"the outcome's life is nearly over", "the outcome leaves, and its facts"}[s.life]
+		st.does(chance(world(text, 0)), func(s *deliveryState) { s.nextLife(m.oldest) })
+	}
 	if s.resend != 0 && !s.resendLate {
 		st.does(world("the resend's retry deadline passes", 0),
 			func(s *deliveryState) { s.resendLate = true })
@@ -87,7 +91,7 @@ func (st *stepper) world() {
 			}
 		})
 	}
-	if s.replays > 0 && s.completion != 1 {
+	if s.replays > 0 && s.completion != 1 && !s.gone() {
 		st.does(chance(modelcheck.Event{From: "Stream", Text: "gives everything anew"}),
 			func(s *deliveryState) {
 				s.replays--
@@ -104,6 +108,19 @@ func (st *stepper) world() {
 	if s.losses > 0 {
 		st.loss()
 	}
+}
+
+// nextLife brings the outcome nearer to the end of its life, or lets it leave with its facts. By then a claim
+// that was made while the end was not near is beyond its deadline.
+func (s *deliveryState) nextLife(oldest uint8) {
+	if s.life++; !s.gone() {
+		return
+	}
+	for range oldest {
+		s.tick(oldest)
+	}
+	s.claim, s.result = [modelAttempts + 1]uint8{}, [modelAttempts + 1]uint8{}
+	s.completion, s.resendMsg, s.resendJunk = 0, 0, 0
 }
 
 // clockMatters reports whether anything depends on a claim's age.
@@ -188,7 +205,7 @@ func (s *deliveryState) put(u inFlight) {
 
 // junk yields the steps in which something that verifyd did not write is stored in a fact's place.
 func (st *stepper) junk() {
-	if st.s.junk == 0 {
+	if st.s.junk == 0 || st.s.gone() {
 		return
 	}
 	stranger := func(text string, n int) modelcheck.Event {
@@ -233,7 +250,7 @@ func (st *stepper) person() {
 	they := func(text string, n uint8) modelcheck.Event {
 		return modelcheck.Event{From: "Person", To: "Stream", Text: text, Number: int(n), Chance: true}
 	}
-	if s.person == 0 && s.resendsLeft > 0 {
+	if s.person == 0 && s.resendsLeft > 0 && !s.gone() {
 		if n, err := m.deliveryOf(s).Again(); err == nil && n-m.releases <= m.room {
 			st.does(modelcheck.Event{From: "Stream", To: "Person", Text: "shows an end", Chance: true},
 				func(s *deliveryState) {
@@ -285,7 +302,7 @@ func (st *stepper) worker(w int) {
 		st.fetch(w)
 	case begin:
 		st.begin(w)
-	case read, readResend:
+	case read, readResend, readOutcome:
 		st.does(chance(by(w, "cannot read", 0)), func(s *deliveryState) { s.rest(w) })
 		st.read(w)
 	case acquire:
@@ -343,6 +360,9 @@ func (st *stepper) fetch(w int) {
 		st.does(modelcheck.Event{From: "Stream", To: workerNames[w], Text: text, Number: int(n)},
 			func(s *deliveryState) {
 				ws.at, ws.doubt, ws.skew = begin, s.worker[w].doubt, s.worker[w].skew
+				if s.gone() {
+					ws.at = ack
+				}
 				if ws.msg == msgCompletion {
 					s.completion = 2
 				}
@@ -383,8 +403,16 @@ func (st *stepper) begin(w int) {
 // read in one step.
 func (st *stepper) read(w int) {
 	ws := &st.s.worker[w]
+	if ws.at == readOutcome {
+		st.does(toStream(w, "looks for the outcome", 0), func(s *deliveryState) {
+			if s.worker[w].at = acquire; s.gone() {
+				s.worker[w].at = ack
+			}
+		})
+		return
+	}
 	if n := ws.seen + 1; ws.at == readResend {
-		asked := st.s.resend&(1<<n) != 0
+		asked := st.s.resend&(1<<n) != 0 && !st.s.gone()
 		st.does(toStream(w, "looks for resend", n), func(s *deliveryState) {
 			ws := &s.worker[w]
 			if !asked {
@@ -392,7 +420,8 @@ func (st *stepper) read(w int) {
 				st.judged(s, w, st.m.decide(st.m.completionOf(s), attempts, st.m.nowOf(ws)))
 				return
 			}
-			ws.due, ws.n, ws.at = n, n, acquire
+			ws.due, ws.n = n, n
+			st.sending(s, w)
 		})
 		return
 	}
@@ -452,7 +481,7 @@ func (st *stepper) judged(s *deliveryState, w int, d decision) {
 	ws.n = uint8(max(d.attempt-st.m.releases, 0))
 	switch d.do {
 	case doSend:
-		ws.at = acquire
+		st.sending(s, w)
 		if int(ws.n) > st.m.room {
 			s.beyond = true
 		}
@@ -465,6 +494,15 @@ func (st *stepper) judged(s *deliveryState, w int, d decision) {
 		ws.presumed = d.unreadable
 	case doDrop:
 		ws.at = ack
+	}
+}
+
+// sending is the end of attempt.decide if the attempt is due.
+func (st *stepper) sending(s *deliveryState, w int) {
+	ws := &s.worker[w]
+	old := phases[s.phase] > st.m.shared.c.EndBefore
+	if ws.at = acquire; st.m.ages && !st.m.missesEnd && (old || ws.due != 0) {
+		ws.at = readOutcome
 	}
 }
 

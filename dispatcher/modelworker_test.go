@@ -23,9 +23,16 @@ func (m *model) left(s *deliveryState, ws *workerState) time.Duration {
 	return m.shared.giveUpAt(&dl).Sub(m.nowOf(ws))
 }
 
+// deadline is until when the claim that a worker makes, or holds, allows it to write.
+func (m *model) deadline(ws *workerState, w int) time.Time {
+	return m.claims[ws.n][byNow(w)][ws.age][ws.skew].Deadline
+}
+
 func (st *stepper) acquire(w int) {
-	n := st.s.worker[w].n
-	if int(n) < st.m.room {
+	ws := st.s.worker[w]
+	ws.age = 0
+	c := st.m.completionOf(&st.s)
+	if int(ws.n) < st.m.room && st.m.outlives(st.m.shared, c, st.m.deadline(&ws, w)) {
 		st.does(modelcheck.Event{From: workerNames[w], To: "Receiver", Text: "connects"},
 			func(s *deliveryState) { s.worker[w].begins(publishClaim, 0) })
 	}
@@ -170,8 +177,11 @@ func (st *stepper) claimed(s *deliveryState, w int, err error) {
 			st.givenUp(s, w)
 			return
 		}
+		// once the first claim has left the store, a late one is stored; it allows no write
+		late := s.gone() && !st.m.mayBegin(st.m.nowOf(ws), st.m.deadline(ws, w))
 		for o := range s.worker {
-			if other := &s.worker[o]; o != w && other.n == ws.n && (other.at == begins || other.at == write) {
+			if other := &s.worker[o]; o != w && !late && other.n == ws.n &&
+				(other.at == begins || other.at == write) {
 				s.broken = 4
 			}
 		}
@@ -186,8 +196,7 @@ func (st *stepper) claimed(s *deliveryState, w int, err error) {
 
 func (st *stepper) begins(w int) {
 	ws := &st.s.worker[w]
-	deadline := st.m.claims[ws.n][byNow(w)][ws.age][ws.skew].Deadline
-	if !st.m.mayBegin(st.m.nowOf(ws), deadline) {
+	if !st.m.mayBegin(st.m.nowOf(ws), st.m.deadline(ws, w)) {
 		st.does(by(w, "finds its deadline passed", ws.n), func(s *deliveryState) { st.giveBack(s, w) })
 		return
 	}
@@ -358,6 +367,9 @@ func (m *model) brokenBy(s deliveryState) string {
 	if s.broken != 0 {
 		return brokenTexts[s.broken]
 	}
+	if s.gone() {
+		return ""
+	}
 	segment := 1 // the first attempt since the delivery last ended
 	for n := 1; n <= m.room; n++ {
 		code := s.result[n]
@@ -424,7 +436,7 @@ func (m *model) endedState(s deliveryState) bool {
 		}
 	}
 	return s.completion == 0 && s.resendMsg == 0 && s.schedule == 0 && s.retry == 0 &&
-		s.limbo == [modelLimbo]inFlight{} && s.person == 0 && !m.deliveryOf(&s).Open()
+		s.limbo == [modelLimbo]inFlight{} && s.person == 0 && (s.gone() || !m.deliveryOf(&s).Open())
 }
 
 func (m *model) check() modelcheck.Model[deliveryState] {

@@ -7,7 +7,8 @@
 //  1. A transfer copies messages: subject, data, and the header fields that are not the server's own. Each
 //     one carries its origin (natsconf.Origin): its sequence there, when it was first stored, and when its
 //     life ends. So a second run knows what it has brought already, from the new store alone, and nothing
-//     lives longer for having been moved. A message on a subject that is not its stream's stays behind: no
+//     lives longer for having been moved, but for the facts of an outcome: they stay ten minutes more, so
+//     that none leaves before it. A message on a subject that is not its stream's stays behind: no
 //     build has written it.
 //  2. A store is filled by one filler at a time, and by nothing else: its state records that
 //     (storestate.Record).

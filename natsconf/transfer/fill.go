@@ -9,6 +9,7 @@ import (
 	"math/big"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -16,6 +17,7 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/crashpoint"
+	"verifyd/natsconf/topology"
 	"verifyd/natsconf/wait"
 )
 
@@ -33,6 +35,10 @@ const (
 	// fillWait is how long a page that was not answered waits for the store, before what it holds of the page
 	// is read: an election takes 9.4 s, and 500 single messages 15 s on a disk that syncs one in 30 ms.
 	fillWait = time.Minute
+	// factsStay is how much longer the facts of an outcome live than in the store that they come from. What
+	// is left of a life is counted from when the page is stored, which may be an election later than when it
+	// was reckoned: an outcome must not stay for that long without the claim that fences it.
+	factsStay = 10 * time.Minute
 )
 
 // Filled returns the sequence, in the store that it came from, of the last message that was brought; 0 if
@@ -153,6 +159,9 @@ func messages(a Asset, items []Item, now time.Time) []*nats.Msg {
 		if a.lives && !it.Origin.Until.IsZero() {
 			// whole seconds, never less
 			left := max(it.Origin.Until.Sub(now), 0).Truncate(time.Second) + time.Second
+			if a.Stream == topology.StreamCompletions && !strings.HasPrefix(it.Subject, "completion.") {
+				left += factsStay
+			}
 			m.Header.Set(jetstream.MsgTTLHeader, left.String())
 		}
 		msgs[i] = m

@@ -190,6 +190,41 @@ func TestCopyKeepsLives(t *testing.T) {
 	}
 }
 
+// No fact leaves a store before its outcome, also if the page with the outcome was stored minutes later than
+// its lives were reckoned, and the page with the fact at once.
+func TestFactsStayLongerThanTheirOutcome(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	facts := []string{"claim.a.1", "result.a.1", "resend.a.2", "claim.a.2"}
+	publish(t, p.from, "completion.a", "outcome")
+	for _, subject := range facts {
+		publish(t, p.from, subject, "fact")
+	}
+	p.copy(t)
+	third := pair{p.to, natstest.Start(t)}
+	third.copy(t)
+	for _, c := range []*natsconf.Conn{p.to, third.to} {
+		leaves := func(subject string) time.Time {
+			t.Helper()
+			m, err := c.Last(t.Context(), topology.StreamCompletions, subject)
+			if err != nil {
+				t.Fatal(err)
+			}
+			life, err := time.ParseDuration(m.Header.Get(jetstream.MsgTTLHeader))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return m.Time.Add(life)
+		}
+		outcome := leaves("completion.a")
+		for _, subject := range facts {
+			if more := leaves(subject).Sub(outcome); more < 5*time.Minute {
+				t.Errorf("%s leaves %s after its outcome", subject, more)
+			}
+		}
+	}
+}
+
 // Messages before one that has expired are copied anyway.
 func TestCopyWithoutTheNewestMessage(t *testing.T) {
 	t.Parallel()

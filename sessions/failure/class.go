@@ -20,7 +20,8 @@ const (
 	Status   Class = "status"   // a final status line other than 2xx
 	Unsigned Class = "unsigned" // no usable signing secret for the account
 	Crash    Class = "crash"    // the process that held the claim ended before it wrote a result
-	// Late: no connection came free, or the claim's deadline passed, before the first byte
+	// Late: no connection came free, the claim's deadline passed, or the outcome was about to leave the
+	// store, before the first byte
 	Late   Class = "late"
 	Paused Class = "paused" // the receiver host was paused until the outcome had to end
 	// Restored: the store was restored from a backup in which the delivery had not ended
