@@ -53,6 +53,8 @@ type Rates interface {
 type Quota interface {
 	Take(ctx context.Context, account string, quota int64, now time.Time) (limit.Usage, error)
 	GiveBack(ctx context.Context, account string, now time.Time) error
+	GiveBackIf(ctx context.Context, account string, now time.Time,
+		free func(context.Context) (bool, error)) error
 	Limit(own int64) int64
 }
 

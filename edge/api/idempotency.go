@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"verifyd/edge/account"
+	"verifyd/edge/limit"
 	"verifyd/edge/problem"
 	"verifyd/edge/request"
 	"verifyd/edge/web"
@@ -49,32 +50,42 @@ func (v verification) fingerprint() [sha256.Size]byte {
 	return sha256.Sum256(b)
 }
 
-// startKeyed starts a session under an idempotency key, or returns the one that was started. A repeat takes
-// no unit of quota, and is answered even if the store accepts no new sessions, as long as it can be read.
+// startKeyed starts a session under an idempotency key, or returns the one that was started. A repeat costs
+// no unit of quota, and is answered even if the quota is used up, or the store accepts no new sessions, as
+// long as it can be read.
+//
+// The unit is counted before the reservation is stored, and belongs to it: whoever finds a reservation has
+// its unit, and returns the one that was taken for nothing. The unit is free again only once nobody can find
+// the reservation.
 func (a *api) startKeyed(ctx context.Context, h http.Header, key string, who account.Principal,
 	v verification, now time.Time) (initAnswer, *problem.Problem) {
-	high, left := a.StoreHigh(), a.StoreLeft()
+	var u limit.Usage
+	full := a.hasRoom()
+	refusal := full
+	if full == nil {
+		u, refusal = a.takeUnit(ctx, who, now)
+	}
 	reserve := a.Reservations.Reserve
-	if high || left != nil {
+	if refusal != nil {
 		reserve = a.Reservations.FindReserved
 	}
 	reserved, err := reserve(ctx, store.IdempotencyKey{
 		Account: who.Account.ID, Test: who.Key.Test, Key: key, Fingerprint: v.fingerprint(),
 	})
+	switch made := err == nil && reserved.Session == nil && !reserved.TakenOver; {
+	case refusal != nil:
+	case made:
+		quotaHeaders(h, u, now)
+	default:
+		a.returnUnused(ctx, who, reserved, err, now)
+	}
 	switch {
-	case errors.Is(err, store.ErrNotStarted) && left != nil:
-		return initAnswer{}, storeLeft(left)
-	case errors.Is(err, store.ErrNotStarted):
-		return initAnswer{}, storeFull(nil)
+	case errors.Is(err, store.ErrNotStarted), err == nil && reserved.Session == nil && full != nil:
+		return initAnswer{}, a.refused(h, who, u, refusal, now)
 	case err != nil:
 		return initAnswer{}, reservationProblem(err)
 	case reserved.Session != nil:
 		return a.replay(ctx, h, reserved.Token, *reserved.Session), nil
-	}
-	if p := a.withinQuota(ctx, h, who, now); p != nil {
-		// or it ends by itself, a little later
-		_ = a.Reservations.Release(context.WithoutCancel(ctx), reserved)
-		return initAnswer{}, p
 	}
 	// The repeats of a client that leaves want the session, too, and whether its unit counts depends on
 	// knowing who made it.
@@ -83,20 +94,44 @@ func (a *api) startKeyed(ctx context.Context, h http.Header, key string, who acc
 	s, made, err := a.Reservations.Commit(ctx, reserved, requestOf(who, v))
 	switch {
 	case errors.Is(err, natsconf.ErrUncertain):
-		// The store was away all the time. The session may exist, and a repeat will find it: its unit stays
-		// counted, and the reservation is not released.
+		// The store was away all the time. The session may exist, and a repeat will find it, or make it: the
+		// reservation is not released, and keeps its unit.
 		return initAnswer{}, storeProblem(err)
 	case err != nil:
-		err = errors.Join(err, a.giveBack(ctx, who, now),
-			a.Reservations.Release(context.WithoutCancel(ctx), reserved))
-		return initAnswer{}, storeProblem(err)
-	case !made:
-		// Another edge took this reservation over and was faster; its unit counts. If giving ours back fails,
-		// the account has one less.
-		_ = a.giveBack(ctx, who, now)
+		return initAnswer{}, storeProblem(errors.Join(err, a.giveUp(ctx, who, reserved, now)))
+	case !made: // another owner of the reservation, and so of its unit, was faster
 		return a.replay(ctx, h, reserved.Token, s), nil
 	}
 	return a.answer(ctx, reserved.Token, s), nil
+}
+
+// returnUnused returns a unit that was taken for a reservation that was not made. If that is not certain, the
+// reservation is given up. If either fails, it is tried again later.
+func (g *guard) returnUnused(ctx context.Context, who account.Principal, reserved store.Reservation,
+	err error, now time.Time) {
+	if errors.Is(err, natsconf.ErrUncertain) && !reserved.TakenOver {
+		_ = g.giveUp(ctx, who, reserved, now)
+		return
+	}
+	_ = g.giveBack(ctx, who, now)
+}
+
+// giveUp releases a reservation, and returns its unit once that is done. One that was taken over, from or by
+// another owner, keeps it.
+func (g *guard) giveUp(ctx context.Context, who account.Principal, reserved store.Reservation,
+	now time.Time) error {
+	release := func(ctx context.Context) (bool, error) {
+		err := g.Reservations.Release(ctx, reserved)
+		if reserved.TakenOver || errors.Is(err, store.ErrTakenOver) {
+			return false, nil
+		}
+		return err == nil, err
+	}
+	if who.Key.Test {
+		_, err := release(context.WithoutCancel(ctx))
+		return err
+	}
+	return g.Quota.GiveBackIf(ctx, who.Account.ID, now, release)
 }
 
 func (a *api) replay(ctx context.Context, h http.Header, token sessions.Token,

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"verifyd/edge/problem"
 	"verifyd/edge/problem/fault"
 	"verifyd/edge/request"
+	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/topology"
 	"verifyd/sessions"
@@ -210,5 +212,80 @@ func TestRepeatsAtOnceOverTwoEdges(t *testing.T) {
 	m, err := conn.Last(t.Context(), topology.StreamUsage, "usage.>")
 	if err != nil || !strings.Contains(string(m.Data), `"1"`) {
 		t.Errorf("counted = %s, %v; want 1", m.Data, err)
+	}
+}
+
+// unsure is a Reservations whose first write is not answered: that of the reservation, or that of the
+// session.
+type unsure struct {
+	Reservations
+	reserve, stored bool // which write it is, and whether it is stored all the same
+
+	answers bool // from now on
+}
+
+func (u *unsure) Reserve(ctx context.Context, k store.IdempotencyKey) (store.Reservation, error) {
+	if !u.reserve || u.answers {
+		return u.Reservations.Reserve(ctx, k)
+	}
+	u.answers = true
+	var r store.Reservation
+	if u.stored {
+		r, _ = u.Reservations.Reserve(ctx, k)
+	}
+	return r, natsconf.ErrUncertain
+}
+
+func (u *unsure) Commit(ctx context.Context, t store.Reservation, r sessions.Request) (sessions.Session,
+	bool, error) {
+	if u.reserve || u.answers {
+		return u.Reservations.Commit(ctx, t, r)
+	}
+	if u.answers = true; u.stored {
+		_, _, _ = u.Reservations.Commit(ctx, t, r)
+	}
+	return sessions.Session{}, false, natsconf.ErrUncertain
+}
+
+// A start is not answered, and its repeat reaches this edge or another one: the session that it gets has the
+// one unit that there is, whatever was stored of the first.
+func TestUnitBelongsToItsReservation(t *testing.T) {
+	t.Parallel()
+	for name, first := range map[string]*unsure{
+		"the session is not stored":     {},
+		"the session is stored":         {stored: true},
+		"the reservation is not stored": {reserve: true},
+		"the reservation is stored":     {reserve: true, stored: true},
+	} {
+		for _, elsewhere := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", elsewhere ", elsewhere), func(t *testing.T) {
+				t.Parallel()
+				conn, u := natstest.Start(t), *first
+				quota := func() *limit.Quota {
+					return limit.NewQuota(natstest.Writer(t, conn, topology.StreamUsage), 1)
+				}
+				s := newServiceOn(t, conn, func(c *Config) {
+					u.Reservations = c.Reservations
+					c.Reservations, c.Quota = &u, quota()
+				})
+				wantProblem(t, s.keyed(t, acmeKey, "k", goodBody), problem.CodeUnavailable)
+				again := s
+				if elsewhere {
+					again = newServiceOn(t, conn, func(c *Config) {
+						c.Sessions, c.Reservations, c.Quota = s.store, s.store, quota()
+					})
+				}
+				s.clock.advance(6 * time.Second) // the reservation of an owner that ended
+				began := parse[started](t, again.keyed(t, acmeKey, "k", goodBody), http.StatusOK)
+				wantProblem(t, again.keyed(t, acmeKey, "other", goodBody), problem.CodeQuotaExceeded)
+				if a := again.keyed(t, acmeKey, "k", goodBody); parse[started](t, a, http.StatusOK) != began {
+					t.Errorf("a repeat got %s", a.body)
+				}
+				m, err := conn.Last(t.Context(), topology.StreamUsage, "usage.>")
+				if err != nil || string(m.Data) != `{"val":"1"}` {
+					t.Errorf("counted: %s, %v; want 1", m.Data, err)
+				}
+			})
+		}
 	}
 }

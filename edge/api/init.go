@@ -66,16 +66,26 @@ func (a *api) start(h http.Header, r *http.Request) (initAnswer, *problem.Proble
 	if key != "" {
 		return a.startKeyed(ctx, h, key, who, v, now)
 	}
-	if a.StoreHigh() {
-		return initAnswer{}, storeFull(nil)
-	}
-	if err := a.StoreLeft(); err != nil {
-		return initAnswer{}, storeLeft(err)
-	}
-	if p := a.withinQuota(ctx, h, who, now); p != nil {
+	if p := a.hasRoom(); p != nil {
 		return initAnswer{}, p
 	}
+	u, p := a.takeUnit(ctx, who, now)
+	if p != nil {
+		return initAnswer{}, a.refused(h, who, u, p, now)
+	}
+	quotaHeaders(h, u, now)
 	return a.create(ctx, who, v, now)
+}
+
+// hasRoom reports whether the store accepts new sessions.
+func (g *guard) hasRoom() *problem.Problem {
+	if err := g.StoreLeft(); err != nil {
+		return storeLeft(err)
+	}
+	if g.StoreHigh() {
+		return storeFull(nil)
+	}
+	return nil
 }
 
 // storeLeft is for a start in a store that accepts nothing any more. It is checked before the quota: a unit
@@ -98,24 +108,22 @@ func (g *guard) withinRate(h http.Header, who account.Principal, now time.Time) 
 	}
 }
 
-// withinQuota takes a unit of the account's quota. Test sessions cost none.
-func (g *guard) withinQuota(ctx context.Context, h http.Header, who account.Principal,
-	now time.Time) *problem.Problem {
+// takeUnit takes a unit of the account's quota. Test sessions cost none.
+func (g *guard) takeUnit(ctx context.Context, who account.Principal, now time.Time) (limit.Usage,
+	*problem.Problem) {
 	if who.Key.Test {
-		return nil
+		return limit.Usage{}, nil
 	}
 	ctx, done := web.Step(ctx, "take quota", trace.SpanKindProducer)
 	u, err := g.Quota.Take(ctx, who.Account.ID, who.Account.Quota, now)
 	done(web.StepOutcome(err))
-	if err != nil && !errors.Is(err, limit.ErrQuotaExceeded) {
-		return storeProblem(err)
+	switch {
+	case err == nil:
+		return u, nil
+	case !errors.Is(err, limit.ErrQuotaExceeded):
+		return u, storeProblem(err)
 	}
-	quotaHeaders(h, u, now)
-	if err == nil {
-		return nil
-	}
-	g.Usages.Count(who.Account.ID, false, stats.CountQuotaExceeded)
-	return &problem.Problem{
+	return u, &problem.Problem{
 		Code: problem.CodeQuotaExceeded,
 		Detail: "This account has started as many sessions this month as it may; the count starts again at " +
 			web.Timestamp(u.ResetAt) + ".",
@@ -123,7 +131,17 @@ func (g *guard) withinQuota(ctx context.Context, h http.Header, who account.Prin
 	}
 }
 
-// giveBack returns what withinQuota took.
+// refused reports that a start is refused with the problem that takeUnit returned, and returns it.
+func (g *guard) refused(h http.Header, who account.Principal, u limit.Usage, p *problem.Problem,
+	now time.Time) *problem.Problem {
+	quotaHeaders(h, u, now)
+	if p.Code == problem.CodeQuotaExceeded {
+		g.Usages.Count(who.Account.ID, false, stats.CountQuotaExceeded)
+	}
+	return p
+}
+
+// giveBack returns what takeUnit took.
 func (g *guard) giveBack(ctx context.Context, who account.Principal, now time.Time) error {
 	if who.Key.Test {
 		return nil

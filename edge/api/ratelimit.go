@@ -32,8 +32,11 @@ func rateHeaders(h http.Header, r account.Rate, d limit.Decision) {
 	h.Set(headerLimit, fmt.Sprintf(`"key";r=%d;t=%d`, d.Remaining, web.Seconds(t)))
 }
 
-// quotaHeaders adds the state of the account's monthly quota.
+// quotaHeaders adds the state of the account's monthly quota, if it is known.
 func quotaHeaders(h http.Header, u limit.Usage, now time.Time) {
+	if u.ResetAt.IsZero() {
+		return
+	}
 	h.Set(headerPolicy, h.Get(headerPolicy)+fmt.Sprintf(`, "month";q=%d`, max(u.Limit, 0)))
 	h.Set(headerLimit, h.Get(headerLimit)+
 		fmt.Sprintf(`, "month";r=%d;t=%d`, max(u.Limit-u.Used, 0), web.Seconds(u.ResetAt.Sub(now))))

@@ -92,3 +92,74 @@ func TestUnitsAreGivenBackInTheEnd(t *testing.T) {
 		})
 	}
 }
+
+// The store is away for longer than it would recognize a message. What it has refused is tried for as long as
+// that takes; what may be stored is not sent again after that.
+func TestDebtsOutlastAStoreThatRefuses(t *testing.T) {
+	t.Parallel()
+	q, conn := newQuota(t, 10)
+	for range 2 {
+		if _, err := q.Take(t.Context(), acme, 0, june); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := &troubled{publisher: q.counter}
+	q.counter = p
+	for result, want := range map[error]int{
+		natsconf.ErrUnavailable: 1, natsconf.ErrStoreFull: 1, errLost: 0,
+	} {
+		p.results = []error{result, result}
+		if err := q.GiveBack(t.Context(), acme, june); err == nil || len(q.debts) != 1 {
+			t.Fatalf("%v: given back, %d owed: %v", result, len(q.debts), err)
+		}
+		if unsure := &q.debts[0].unsure; !unsure.IsZero() {
+			*unsure = unsure.Add(-owedFor)
+		}
+		if q.settle(t.Context(), leaseIdle); len(q.debts) != want {
+			t.Errorf("%v for long: %d owed, want %d", result, len(q.debts), want)
+		}
+		q.settle(t.Context(), leaseIdle)
+		q.debts = nil
+	}
+	if u := used(t, conn, acme, june); u != `{"val":"0"}` {
+		t.Errorf("used = %s; the two that were refused are given back", u)
+	}
+}
+
+// A unit of which it is not known yet whether it is used is asked for again, and given back only if it is
+// not. Others do not wait for it.
+func TestUnitIsGivenBackOnceItIsKnownToBeFree(t *testing.T) {
+	t.Parallel()
+	for _, free := range []bool{false, true} {
+		q, conn := newQuota(t, 10)
+		for range 3 {
+			if _, err := q.Take(t.Context(), acme, 0, june); err != nil {
+				t.Fatal(err)
+			}
+		}
+		known := false
+		ask := func(context.Context) (bool, error) {
+			if !known {
+				return true, natsconf.ErrUnavailable
+			}
+			return free, nil
+		}
+		if err := q.GiveBackIf(t.Context(), acme, june, ask); !errors.Is(err, natsconf.ErrUnavailable) {
+			t.Errorf("given back: %v", err)
+		}
+		p := &troubled{publisher: q.counter, results: []error{natsconf.ErrUnavailable}}
+		q.counter = p
+		_ = q.GiveBack(t.Context(), acme, june) // it is owed, too
+		for range 2 {
+			q.settle(t.Context(), leaseIdle)
+		}
+		if u := used(t, conn, acme, june); len(q.debts) != 1 || u != `{"val":"2"}` {
+			t.Errorf("%d owed, used %s; want the one that is not known yet", len(q.debts), u)
+		}
+		known = true
+		q.settle(t.Context(), leaseIdle)
+		if u := used(t, conn, acme, june); len(q.debts) != 0 || (u == `{"val":"1"}`) != free {
+			t.Errorf("free %t: %d owed, used %s", free, len(q.debts), u)
+		}
+	}
+}

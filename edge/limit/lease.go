@@ -181,6 +181,7 @@ func (q *Quota) count(ctx context.Context, account string, n int64, now time.Tim
 		case uncertain == nil:
 			return 0, fmt.Errorf("count session: %w", err)
 		}
+		d.heard(err)
 	}
 	q.owe(d)
 	return 0, uncertain

@@ -153,7 +153,16 @@ func (q *Quota) single(ctx context.Context, account string, quota int64, now tim
 // GiveBack returns a unit that Take granted at now, for a session that could not be created. It outlasts the
 // caller's context. Its errors are those of natsconf; then Serve tries again.
 func (q *Quota) GiveBack(ctx context.Context, account string, now time.Time) error {
-	err := q.giveBack(ctx, account, 1, now)
+	return q.GiveBackIf(ctx, account, now, nil)
+}
+
+// GiveBackIf is GiveBack for a unit that is used after all unless free reports that it is not. If free does
+// not know it yet, and returns an error, Serve asks again.
+func (q *Quota) GiveBackIf(ctx context.Context, account string, now time.Time,
+	free func(context.Context) (bool, error)) error {
+	d := newDebt(account, 1, now)
+	d.free = free
+	err := q.payOrOwe(ctx, d)
 	q.mu.Lock()
 	delete(q.exhausted, account)
 	q.mu.Unlock()

@@ -33,7 +33,7 @@ const (
 	requestHashUse = "idempotent-request"
 )
 
-// The errors of Reserve and FindReserved, in addition to those of natsconf.
+// The errors of reservations, in addition to those of natsconf.
 var (
 	// ErrKeyReused: the idempotency key stands for another request.
 	ErrKeyReused = errors.New("the idempotency key was used for another request")
@@ -41,6 +41,8 @@ var (
 	ErrInProgress = errors.New("the first request with this idempotency key is still being answered")
 	// ErrNotStarted: no session stands for the idempotency key, and none was to be started.
 	ErrNotStarted = errors.New("no session was started with this idempotency key")
+	// ErrTakenOver: another owner has the reservation, with its token.
+	ErrTakenOver = errors.New("another owner has taken the reservation over")
 )
 
 // IdempotencyKey names a start of a session. The same key means something else in another account, and for
@@ -58,9 +60,11 @@ type IdempotencyKey struct {
 type Reservation struct {
 	Token   sessions.Token
 	Session *sessions.Session // nil: to be made, by Commit
+	// TakenOver: it was made by an owner who may only be slow, and what that owner counted for it counts.
+	TakenOver bool
 
 	subject, nonce string
-	takenOver      bool // taken over from an owner who may only be slow
+	last           uint64 // the sequence that its entry replaces; 0: none
 }
 
 // Reservations stores which session an idempotency key leads to.
@@ -73,7 +77,8 @@ type Reservations struct {
 }
 
 // Reserve returns the session of an idempotency key, or reserves the right to create it, by a write-once
-// entry. Its errors are ErrKeyReused, ErrInProgress, ErrNewer and natsconf's.
+// entry. Its errors are ErrKeyReused, ErrInProgress, ErrNewer and natsconf's; after ErrUncertain the
+// reservation, which is returned with it, may be stored.
 //
 // The reservation of an owner that ended is taken over after 5 s, with its token: if that owner had created
 // the session, it is the same session. So the reservation's time and machines' clocks decide only which
@@ -85,28 +90,28 @@ func (st *Reservations) Reserve(ctx context.Context, k IdempotencyKey) (Reservat
 	t := Reservation{Token: st.NewToken(k.Account), subject: reservationSubject(k)}
 	last := uint64(0)
 	for range wait.Tries(ctx, once.Tries) {
-		t.nonce = rand.Text() // another token is another message
+		t.nonce, t.last = rand.Text(), last // another token is another message
 		existing, err := st.putReservation(ctx, t, last, st.newReservation(t.subject, k, t.Token))
 		if err == nil {
 			return t, nil
 		}
 		if !errors.Is(err, once.ErrTaken) {
-			return Reservation{}, fmt.Errorf("reserve an idempotency key: %w", err)
+			return t, fmt.Errorf("reserve an idempotency key: %w", err)
 		}
 		found, free, err := st.interpretReservation(ctx, t.subject, existing, k)
 		if !free {
 			return found, err
 		}
-		last, t.Token, t.takenOver = existing.Sequence, found.Token, found.Token != ""
-		if !t.takenOver {
+		last, t.Token, t.TakenOver = existing.Sequence, found.Token, found.Token != ""
+		if !t.TakenOver {
 			t.Token = st.NewToken(k.Account)
 		}
 	}
 	return Reservation{}, fmt.Errorf("reserve an idempotency key: %w", natsconf.ErrConflict)
 }
 
-// FindReserved returns the session of an idempotency key, and reserves nothing. Its errors are those of
-// Reserve, and ErrNotStarted.
+// FindReserved returns the session of an idempotency key, or the reservation of an owner that ended, whose
+// session anyone may create; it reserves nothing. Its errors are those of Reserve, and ErrNotStarted.
 func (st *Reservations) FindReserved(ctx context.Context, k IdempotencyKey) (Reservation, error) {
 	subject := reservationSubject(k)
 	m, err := st.Conn.Last(ctx, st.idempotency.Stream(), subject)
@@ -117,9 +122,10 @@ func (st *Reservations) FindReserved(ctx context.Context, k IdempotencyKey) (Res
 		return Reservation{}, fmt.Errorf("read the reservation of an idempotency key: %w", err)
 	}
 	t, free, err := st.interpretReservation(ctx, subject, m, k)
-	if free {
+	if free && t.Token == "" {
 		return Reservation{}, ErrNotStarted
 	}
+	t.TakenOver = free
 	return t, err
 }
 
@@ -221,27 +227,58 @@ func (st *Reservations) Commit(ctx context.Context, t Reservation, r sessions.Re
 	return s, true, nil
 }
 
-// Release ends a reservation without a session: the next request with its key starts afresh. A reservation
-// that another owner has taken over meanwhile stays, and so does one that was itself taken over: its former
-// owner may still create the session. Its errors are those of natsconf; the reservation then expires by
-// itself.
+// Release ends a reservation without a session: the next request with its key starts afresh. After nil nobody
+// finds the reservation any more, also if its own write was not answered. One that another owner has taken
+// over meanwhile stays, with ErrTakenOver, and so does one that was itself taken over, without an error: its
+// former owner may still create the session. The other errors are natsconf's and ErrNewer; the reservation
+// then expires by itself.
 func (st *Reservations) Release(ctx context.Context, t Reservation) error {
-	if t.takenOver {
+	if t.TakenOver || t.subject == "" {
 		return nil
 	}
-	held, err := st.Conn.Last(ctx, st.idempotency.Stream(), t.subject)
-	if errors.Is(err, natsconf.ErrNotFound) || err == nil && held.Header.Get(once.NonceHeader) != t.nonce {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read the reservation of an idempotency key: %w", err)
-	}
-	t.nonce = rand.Text()
-	_, err = st.putReservation(ctx, t, held.Sequence, records.ReservationRecord{
+	released := records.ReservationRecord{
 		Version: records.ReservationVersions.Oldest, At: st.Instant(), Released: true,
-	})
-	if err != nil && !errors.Is(err, once.ErrTaken) {
-		return fmt.Errorf("release the reservation of an idempotency key: %w", err)
+	}
+	own := t.nonce
+	t.nonce = rand.Text()
+	for range wait.Tries(ctx, once.Tries) {
+		last := uint64(0)
+		held, err := st.Conn.Last(ctx, st.idempotency.Stream(), t.subject)
+		switch {
+		case errors.Is(err, natsconf.ErrNotFound):
+		case err != nil:
+			return fmt.Errorf("read the reservation of an idempotency key: %w", err)
+		// its own entry, or the one that its own may replace yet
+		case held.Header.Get(once.NonceHeader) == own, held.Sequence == t.last:
+			last = held.Sequence
+		default:
+			return st.takenOver(t, held)
+		}
+		if _, err = st.putReservation(ctx, t, last, released); !errors.Is(err, once.ErrTaken) {
+			if err != nil {
+				return fmt.Errorf("release the reservation of an idempotency key: %w", err)
+			}
+			return nil
+		}
+	}
+	return fmt.Errorf("release the reservation of an idempotency key: %w", natsconf.ErrConflict)
+}
+
+// takenOver returns ErrTakenOver if a stored reservation is that of t, with another owner.
+func (st *Reservations) takenOver(t Reservation, held *jetstream.RawStreamMsg) error {
+	var r records.ReservationRecord
+	if err := records.DecodeRecord(held.Data, &r, &r.Version, records.ReservationVersions); err != nil {
+		return fmt.Errorf("the reservation of an idempotency key: %w", err)
+	}
+	if r.Released {
+		return nil
+	}
+	plain, err := st.reservationBox.Open(r.Token, t.subject)
+	if err != nil {
+		return fmt.Errorf("token of an idempotency key: %w", err)
+	}
+	if sessions.Token(plain) == t.Token {
+		return ErrTakenOver
 	}
 	return nil
 }

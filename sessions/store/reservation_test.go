@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"verifyd/natsconf"
+	"verifyd/natsconf/crashpoint"
+	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/topology"
 	"verifyd/sessions"
 	"verifyd/sessions/store"
@@ -83,8 +86,8 @@ func TestReservationOfAVanishedOwner(t *testing.T) {
 	if err != nil || made || second != first {
 		t.Errorf("the slow owner: %+v, made %v, %v; want %+v", second, made, err, first)
 	}
-	if err := h.store.Release(t.Context(), slow); err != nil {
-		t.Fatal(err)
+	if err := h.store.Release(t.Context(), slow); !errors.Is(err, store.ErrTakenOver) {
+		t.Errorf("released by the slow owner: %v", err)
 	}
 	h.clock.Advance(5 * time.Second)
 	again, err := h.store.Reserve(t.Context(), keyed("k"))
@@ -221,4 +224,83 @@ func TestReservationThatWasTakenOverIsNotReleased(t *testing.T) {
 	if err != nil || again.Session == nil || again.Session.ID != first.ID {
 		t.Errorf("one key leads to %+v, %v, and to %s", again, err, first.ID)
 	}
+}
+
+// A reservation whose write was not answered may be stored later. Once it is released it cannot be: whoever
+// has released it knows that nobody finds it, also if it replaces one that was released before.
+func TestReleaseOfAnUnansweredReservation(t *testing.T) {
+	h := start(t)
+	replaces := reserve(t, h.store, keyed("replaces"))
+	if err := h.store.Release(t.Context(), replaces); err != nil {
+		t.Fatal(err)
+	}
+	for key, unanswered := range map[string]int{"new": 1, "replaces": 2} {
+		writer := natsconf.NewWriter(h.conn, topology.BucketStream(topology.BucketIdempotency))
+		stop := natstest.Serve(t, writer)
+		writes := 0
+		crashpoint.Hook(func(point string) {
+			if point == crashpoint.BeforeReservation {
+				if writes++; writes == unanswered {
+					stop() // from here on nothing reaches the stream
+				}
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		slow := store.New(store.Config{Conn: h.conn, Key: h.key, Now: h.clock.Now, Idempotency: writer})
+		r, err := slow.Reserve(ctx, keyed(key))
+		cancel()
+		crashpoint.Hook(nil)
+		if !errors.Is(err, natsconf.ErrUncertain) || r.Token == "" {
+			t.Fatalf("%s: reserved %+v, %v", key, r, err)
+		}
+		if err := h.store.Release(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		natstest.Serve(t, writer)() // what waits there is published
+		if r, err := h.store.FindReserved(t.Context(), keyed(key)); !errors.Is(err, store.ErrNotStarted) {
+			t.Errorf("%s: it is stored after its release: %+v, %v", key, r, err)
+		}
+	}
+}
+
+// A release leaves a reservation that another owner has taken over; where others have made one of their own,
+// nothing is left of it.
+func TestReleaseKnowsWhoseAReservationIs(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	h.clock.stop()
+	slow := reserve(t, h.store, keyed("k"))
+	h.clock.Advance(5*time.Second + time.Millisecond)
+	found, err := h.store.FindReserved(t.Context(), keyed("k"))
+	if err != nil || found.Session != nil || !found.TakenOver || found.Token != slow.Token {
+		t.Errorf("found %+v, %v; want what is to be taken over", found, err)
+	}
+	if r := reserve(t, newStore(t, h), keyed("k")); !r.TakenOver || r.Token != slow.Token {
+		t.Errorf("taken over = %+v", r)
+	}
+	if err := h.store.Release(t.Context(), slow); !errors.Is(err, store.ErrTakenOver) {
+		t.Errorf("released: %v", err)
+	}
+	first := reserve(t, h.store, keyed("other"))
+	if err := h.store.Release(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	if r := reserve(t, newStore(t, h), keyed("other")); r.TakenOver || r.Token == first.Token {
+		t.Errorf("after a release = %+v", r)
+	}
+	if err := h.store.Release(t.Context(), first); err != nil {
+		t.Errorf("released once more: %v", err)
+	}
+	if _, err := h.store.Reserve(t.Context(), keyed("other")); !errors.Is(err, store.ErrInProgress) {
+		t.Errorf("the others' reservation was released, too: %v", err)
+	}
+}
+
+func reserve(t *testing.T, st *store.Store, k store.IdempotencyKey) store.Reservation {
+	t.Helper()
+	r, err := st.Reserve(t.Context(), k)
+	if err != nil || r.Session != nil {
+		t.Fatalf("reserved %+v, %v", r, err)
+	}
+	return r
 }
