@@ -38,59 +38,61 @@ func failing(header http.Header, statuses ...int) http.HandlerFunc {
 // webhook-id, until it is accepted.
 func TestAtLeastOnceSendsAgain(t *testing.T) {
 	t.Parallel()
-	h := start(t)
-	h.stand()
-	config := h.config()
-	// the pause is a schedule
-	config.DefaultPolicy, config.ScheduleFrom = sessions.PolicyAtLeastOnce, time.Second
-	h.dispatch(t, config)
-	schedules := h.schedules(t)
-	r := h.receive(t, "127.0.0.1", failing(http.Header{"Retry-After": {"2"}}, 503))
-	c := h.complete(t, r.URL, "u", verified)
-	first := natstest.Receive(t, "the first POST comes", r.got)
-	if waits := schedules().At.Sub(c.CompletedAt); waits < 2*time.Second {
-		t.Errorf("it waits %s", waits)
-	}
-	h.offset.Store(int64(2 * time.Second)) // until then it waits
-	second := natstest.Receive(t, "the second POST comes", r.got)
-	if a, b := first.header.Get("Webhook-Id"), second.header.Get("Webhook-Id"); a != b ||
-		string(first.body) != string(second.body) {
-		t.Errorf("webhook-id %q, then %q; body %s, then %s", a, b, first.body, second.body)
-	}
-	v := h.until(t, c.ID, facts.DeliveryDelivered)
-	a := v.Delivery.Attempts
-	if len(a) != 2 || a[0].Result.Verdict != facts.VerdictRejected ||
-		a[0].Result.Next.Sub(a[0].Result.At) < 2*time.Second {
-		t.Errorf("attempts = %+v", a)
-	}
-	if a[1].Claim.At.Before(a[0].Result.Next) {
-		t.Errorf("sent again at %s, Retry-After allowed it from %s", a[1].Claim.At, a[0].Result.Next)
-	}
-	// A failure that repeating does not fix is final under this policy too.
-	final := h.receive(t, "127.0.0.2", status(http.StatusGone))
-	h.until(t, h.complete(t, final.URL, "u", verified).ID, facts.DeliveryRejected)
+	virtually(t, func(t *testing.T, h *fixture) {
+		h.stand()
+		config := h.config()
+		// the pause is a schedule
+		config.DefaultPolicy, config.ScheduleFrom = sessions.PolicyAtLeastOnce, time.Second
+		h.dispatch(t, config)
+		schedules := h.schedules(t)
+		r := h.receive(t, "127.0.0.1", failing(http.Header{"Retry-After": {"2"}}, 503))
+		c := h.complete(t, r.URL, "u", verified)
+		first := natstest.Receive(t, "the first POST comes", r.got)
+		if waits := schedules().At.Sub(c.CompletedAt); waits < 2*time.Second {
+			t.Errorf("it waits %s", waits)
+		}
+		h.offset.Store(int64(2 * time.Second)) // until then it waits
+		second := natstest.Receive(t, "the second POST comes", r.got)
+		if a, b := first.header.Get("Webhook-Id"), second.header.Get("Webhook-Id"); a != b ||
+			string(first.body) != string(second.body) {
+			t.Errorf("webhook-id %q, then %q; body %s, then %s", a, b, first.body, second.body)
+		}
+		v := h.until(t, c.ID, facts.DeliveryDelivered)
+		a := v.Delivery.Attempts
+		if len(a) != 2 || a[0].Result.Verdict != facts.VerdictRejected ||
+			a[0].Result.Next.Sub(a[0].Result.At) < 2*time.Second {
+			t.Errorf("attempts = %+v", a)
+		}
+		if a[1].Claim.At.Before(a[0].Result.Next) {
+			t.Errorf("sent again at %s, Retry-After allowed it from %s", a[1].Claim.At, a[0].Result.Next)
+		}
+		// A failure that repeating does not fix is final under this policy too.
+		final := h.receive(t, "127.0.0.2", status(http.StatusGone))
+		h.until(t, h.complete(t, final.URL, "u", verified).ID, facts.DeliveryRejected)
+	})
 }
 
 // When the time is over, the last answer is the verdict, even if the last tries could not be sent at all.
 func TestAtLeastOnceEnds(t *testing.T) {
 	t.Parallel()
-	h := start(t)
-	config := h.config()
-	config.DefaultPolicy, config.RetryFor = sessions.PolicyAtLeastOnce, 2*time.Second
-	h.dispatch(t, config)
-	always := h.receive(t, "127.0.0.1", status(500))
-	gone := h.receive(t, alone(), status(502))
-	a := h.complete(t, always.URL, "u", verified)
-	b := h.complete(t, gone.URL, "u", verified)
-	natstest.Receive(t, "a POST comes", gone.got)
-	gone.Close()
-	for id, want := range map[sessions.ID]int{a.ID: 500, b.ID: 502} {
-		v := h.until(t, id, facts.DeliveryRejected)
-		if last := v.Delivery.Attempts[len(v.Delivery.Attempts)-1].Result; last.Status != want ||
-			!last.Next.IsZero() {
-			t.Errorf("last result %+v, want %d", last, want)
+	virtually(t, func(t *testing.T, h *fixture) {
+		config := h.config()
+		config.DefaultPolicy, config.RetryFor = sessions.PolicyAtLeastOnce, 2*time.Second
+		h.dispatch(t, config)
+		always := h.receive(t, "127.0.0.1", status(500))
+		gone := h.receive(t, alone(), status(502))
+		a := h.complete(t, always.URL, "u", verified)
+		b := h.complete(t, gone.URL, "u", verified)
+		natstest.Receive(t, "a POST comes", gone.got)
+		gone.Close()
+		for id, want := range map[sessions.ID]int{a.ID: 500, b.ID: 502} {
+			v := h.until(t, id, facts.DeliveryRejected)
+			if last := v.Delivery.Attempts[len(v.Delivery.Attempts)-1].Result; last.Status != want ||
+				!last.Next.IsZero() {
+				t.Errorf("last result %+v, want %d", last, want)
+			}
 		}
-	}
+	})
 }
 
 // An attempt that ended unknown is reported as one that another follows, and the last one as the end: only
@@ -240,43 +242,45 @@ func TestKilledDestinationContinues(t *testing.T) {
 func TestWhatWasSentIsNeverUndeliverable(t *testing.T) {
 	t.Parallel()
 	for _, vanished := range []bool{false, true} {
-		h := start(t)
-		r := h.receive(t, alone(), status(http.StatusNoContent))
-		r.Close()
-		c := h.complete(t, r.URL, "u", verified)
-		at := time.Now().UTC().Add(-time.Minute)
-		claim := func(n int, giveUp bool) {
-			t.Helper()
-			if err := h.store.Claim(t.Context(), facts.Claim{
-				Session: c.ID, Number: n, Worker: "w", GiveUp: giveUp, At: at, Deadline: at, SettleAfter: at,
-			}); err != nil {
-				t.Fatal(err)
+		virtually(t, func(t *testing.T, h *fixture) {
+			r := h.receive(t, alone(), status(http.StatusNoContent))
+			r.Close()
+			c := h.complete(t, r.URL, "u", verified)
+			at := time.Now().UTC().Add(-time.Minute)
+			claim := func(n int, giveUp bool) {
+				t.Helper()
+				if err := h.store.Claim(t.Context(), facts.Claim{
+					Session: c.ID, Number: n, Worker: "w", GiveUp: giveUp, At: at, Deadline: at,
+					SettleAfter: at,
+				}); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}
-		settle := func(r facts.Result) {
-			t.Helper()
-			r.Session, r.By, r.At = c.ID, "w", at
-			if _, err := h.store.StoreResult(t.Context(), r); err != nil {
-				t.Fatal(err)
+			settle := func(r facts.Result) {
+				t.Helper()
+				r.Session, r.By, r.At = c.ID, "w", at
+				if _, err := h.store.StoreResult(t.Context(), r); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}
-		claim(1, false)
-		settle(facts.Result{
-			Number: 1, Verdict: facts.VerdictUnknown, Class: failure.Timeout, Next: at,
+			claim(1, false)
+			settle(facts.Result{
+				Number: 1, Verdict: facts.VerdictUnknown, Class: failure.Timeout, Next: at,
+			})
+			claim(2, vanished)
+			if !vanished {
+				settle(facts.Result{Number: 2, Verdict: facts.VerdictReleased, Class: failure.Late})
+			}
+			config := h.config()
+			config.RetryFor, config.DefaultPolicy = time.Second, sessions.PolicyAtLeastOnce
+			h.offset.Store(int64(31 * time.Second)) // old enough for its facts to be read
+			h.dispatch(t, config)
+			v := h.untilSettled(t, c.ID)
+			if v.Delivery.State != facts.DeliveryUnknown {
+				t.Errorf("vanished %v: the delivery is %s after %+v", vanished, v.Delivery.State,
+					v.Delivery.Attempts)
+			}
 		})
-		claim(2, vanished)
-		if !vanished {
-			settle(facts.Result{Number: 2, Verdict: facts.VerdictReleased, Class: failure.Late})
-		}
-		config := h.config()
-		config.RetryFor, config.DefaultPolicy = time.Second, sessions.PolicyAtLeastOnce
-		h.offset.Store(int64(31 * time.Second)) // old enough for its facts to be read
-		h.dispatch(t, config)
-		v := h.untilSettled(t, c.ID)
-		if v.Delivery.State != facts.DeliveryUnknown {
-			t.Errorf("vanished %v: the delivery is %s after %+v", vanished, v.Delivery.State,
-				v.Delivery.Attempts)
-		}
 	}
 }
 
@@ -312,27 +316,28 @@ func TestResendRequestOutlivesALateRetry(t *testing.T) {
 // dropped.
 func TestResendRequestWithoutAnOutcomeEnds(t *testing.T) {
 	t.Parallel()
-	h := start(t)
-	r := h.receive(t, "127.0.0.1", status(http.StatusOK))
-	c := h.complete(t, r.URL, "u", verified)
-	gone := strings.Repeat("a", len(c.ID))
-	natstest.Publish(t, h.conn, "resend."+gone+".2",
-		[]byte(`{"v":1,"n":2,"by":"operator"}`))
-	h.dispatch(t, h.config())
-	h.until(t, c.ID, facts.DeliveryDelivered)
-	ctx, cancel := context.WithTimeout(t.Context(), natstest.TestTimeout)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		state, err := h.conn.ConsumerState(ctx, topology.StreamCompletions, topology.ConsumerDispatcher)
-		if err == nil && state.Waiting+state.Given == 0 {
-			return
+	virtually(t, func(t *testing.T, h *fixture) {
+		r := h.receive(t, "127.0.0.1", status(http.StatusOK))
+		c := h.complete(t, r.URL, "u", verified)
+		gone := strings.Repeat("a", len(c.ID))
+		natstest.Publish(t, h.conn, "resend."+gone+".2",
+			[]byte(`{"v":1,"n":2,"by":"operator"}`))
+		h.dispatch(t, h.config())
+		h.until(t, c.ID, facts.DeliveryDelivered)
+		ctx, cancel := context.WithTimeout(t.Context(), natstest.TestTimeout)
+		defer cancel()
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			state, err := h.conn.ConsumerState(ctx, topology.StreamCompletions, topology.ConsumerDispatcher)
+			if err == nil && state.Waiting+state.Given == 0 {
+				return
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				t.Fatalf("%+v, %v", state, err)
+			}
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("%+v, %v", state, err)
-		}
-	}
+	})
 }

@@ -2,7 +2,6 @@ package dispatcher_test
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -211,19 +210,29 @@ func TestSilenceInABurst(t *testing.T) {
 // one dial at a time: with one second each that would be a minute and a half.
 func TestDeliveriesToADeadReceiverAreGivenUpTogether(t *testing.T) {
 	t.Parallel()
-	h := start(t)
-	hang, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = hang.Close() }()
-	r := &receiver{Server: &httptest.Server{URL: "https://" + hang.Addr().String()}}
-	ids := h.waiting(t, r, 90)
-	h.timeout = quick // half of it is each dial's
-	config := h.config()
-	config.RetryFor = time.Second
-	h.dispatch(t, config)
-	for _, id := range ids {
-		h.until(t, id, facts.DeliveryUndeliverable)
-	}
+	virtually(t, func(t *testing.T, h *fixture) {
+		hang := h.listen(t, "127.0.0.1:0")
+		var accepting sync.WaitGroup
+		accepting.Go(func() {
+			for {
+				if _, err := hang.Accept(); err != nil {
+					return
+				}
+			}
+		})
+		t.Cleanup(func() { _ = hang.Close(); accepting.Wait() })
+		r := &receiver{Server: &httptest.Server{URL: "https://" + hang.Addr().String()}}
+		ids := h.waiting(t, r, 90)
+		h.timeout = quick // half of it is each dial's
+		config := h.config()
+		config.RetryFor = time.Second
+		began := time.Now()
+		h.dispatch(t, config)
+		for _, id := range ids {
+			h.until(t, id, facts.DeliveryUndeliverable)
+		}
+		if took := time.Since(began); h.memory != nil && took > time.Minute {
+			t.Errorf("it took %s", took) // of virtual time
+		}
+	})
 }

@@ -58,6 +58,8 @@ type fixture struct {
 	stands time.Time    // where that clock stands; zero: it runs
 	// timeout is an attempt's; zero: aMinute. Tests that wait for its end shorten it.
 	timeout time.Duration
+	// memory is the network of receivers in virtual time; nil: they have real sockets.
+	memory *memory
 
 	completions     *natsconf.Writer
 	stopCompletions func() // the writer
@@ -120,9 +122,27 @@ func (h *fixture) now() time.Time { return h.clock().Add(time.Duration(h.offset.
 
 // client sends callbacks, each of which has a time.
 func (h *fixture) client(timeout time.Duration) *callback.Client {
-	return callback.New(callback.Config{
+	config := callback.Config{
 		RootCAs: h.ca.Pool(), Policy: h.policy, Timeout: timeout, UserAgent: "verifyd/test",
-	})
+	}
+	if h.memory != nil {
+		config.Dial = h.memory.dial
+	}
+	return callback.New(config)
+}
+
+// listen listens for callbacks on an address.
+func (h *fixture) listen(t *testing.T, address string) net.Listener {
+	t.Helper()
+	listen := func(a string) (net.Listener, error) { return net.Listen("tcp", a) }
+	if h.memory != nil {
+		listen = h.memory.listen
+	}
+	l, err := listen(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
 
 func (h *fixture) config() dispatcher.Config {
@@ -242,12 +262,8 @@ func (h *fixture) receiveAs(t *testing.T, name, host string, answer http.Handler
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	_ = r.Listener.Close()
-	r.Listener = l
+	r.Listener = h.listen(t, net.JoinHostPort(host, "0"))
 	r.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
 	r.StartTLS()
 	t.Cleanup(r.Close)
@@ -500,7 +516,7 @@ func TestGraceBeginsAgainWhenTheStoreIsBack(t *testing.T) {
 	natstest.Receive(t, "the connection is back", back)
 	c := h.complete(t, r.URL, "u", verified)
 	log.wait(t, "callback not sent")
-	comeBack(t, r)
+	h.comeBack(t, r)
 	h.until(t, c.ID, facts.DeliveryDelivered)
 }
 
@@ -537,40 +553,41 @@ func TestReplayedStreamSendsNothing(t *testing.T) {
 
 func TestVanishedOwnersAttemptIsSettledUnknown(t *testing.T) {
 	t.Parallel()
-	h := start(t)
-	r := h.receive(t, "127.0.0.1", status(204))
-	now := time.Now()
-	settleable := h.complete(t, r.URL, "u", verified)
-	claim := facts.Claim{
-		Session: settleable.ID, Number: 1, Worker: "gone", At: now.Add(-time.Minute),
-		Deadline: now.Add(-50 * time.Second), SettleAfter: now.Add(-40 * time.Second),
-	}
-	if err := h.store.Claim(t.Context(), claim); err != nil {
-		t.Fatal(err)
-	}
-	open := h.complete(t, r.URL, "u", verified)
-	claim.Session, claim.SettleAfter = open.ID, now.Add(2*time.Second)
-	if err := h.store.Claim(t.Context(), claim); err != nil {
-		t.Fatal(err)
-	}
-	gaveUp := h.complete(t, r.URL, "u", verified)
-	claim.Session, claim.SettleAfter, claim.GiveUp = gaveUp.ID, now, true
-	if err := h.store.Claim(t.Context(), claim); err != nil {
-		t.Fatal(err)
-	}
-	h.dispatch(t, h.config())
-	for id, want := range map[sessions.ID]facts.DeliveryState{
-		settleable.ID: facts.DeliveryUnknown, open.ID: facts.DeliveryUnknown,
-		gaveUp.ID: facts.DeliveryUndeliverable,
-	} {
-		v := h.until(t, id, want)
-		if res := v.Delivery.Attempts[0].Result; res.At.Before(v.Delivery.Attempts[0].Claim.SettleAfter) {
-			t.Errorf("settled at %s, before %s", res.At, v.Delivery.Attempts[0].Claim.SettleAfter)
+	virtually(t, func(t *testing.T, h *fixture) {
+		r := h.receive(t, "127.0.0.1", status(204))
+		now := time.Now()
+		settleable := h.complete(t, r.URL, "u", verified)
+		claim := facts.Claim{
+			Session: settleable.ID, Number: 1, Worker: "gone", At: now.Add(-time.Minute),
+			Deadline: now.Add(-50 * time.Second), SettleAfter: now.Add(-40 * time.Second),
 		}
-		if n := r.count(id); n != 0 {
-			t.Errorf("%d POSTs for another owner's claim", n)
+		if err := h.store.Claim(t.Context(), claim); err != nil {
+			t.Fatal(err)
 		}
-	}
+		open := h.complete(t, r.URL, "u", verified)
+		claim.Session, claim.SettleAfter = open.ID, now.Add(2*time.Second)
+		if err := h.store.Claim(t.Context(), claim); err != nil {
+			t.Fatal(err)
+		}
+		gaveUp := h.complete(t, r.URL, "u", verified)
+		claim.Session, claim.SettleAfter, claim.GiveUp = gaveUp.ID, now, true
+		if err := h.store.Claim(t.Context(), claim); err != nil {
+			t.Fatal(err)
+		}
+		h.dispatch(t, h.config())
+		for id, want := range map[sessions.ID]facts.DeliveryState{
+			settleable.ID: facts.DeliveryUnknown, open.ID: facts.DeliveryUnknown,
+			gaveUp.ID: facts.DeliveryUndeliverable,
+		} {
+			v := h.until(t, id, want)
+			if res := v.Delivery.Attempts[0].Result; res.At.Before(v.Delivery.Attempts[0].Claim.SettleAfter) {
+				t.Errorf("settled at %s, before %s", res.At, v.Delivery.Attempts[0].Claim.SettleAfter)
+			}
+			if n := r.count(id); n != 0 {
+				t.Errorf("%d POSTs for another owner's claim", n)
+			}
+		}
+	})
 }
 
 func TestTwoDispatchersSendEachOnce(t *testing.T) {
@@ -635,23 +652,26 @@ func TestHangingReceiverDoesNotAffectOthers(t *testing.T) {
 // Receivers hang for good: each attempt ends with its time, by itself, and the next one begins.
 func TestSilenceEndsWithTheAttempt(t *testing.T) {
 	t.Parallel()
-	h := start(t)
-	h.stand()
-	bad := h.receive(t, "127.0.0.1", func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() })
-	h.timeout = quick // a handshake that takes half of it is tried again
-	config := h.config()
-	config.Connections = 2
-	h.dispatch(t, config)
-	var hanging []sessions.ID
-	for range 4 {
-		hanging = append(hanging, h.complete(t, bad.URL, "u", verified).ID)
-	}
-	for _, id := range hanging {
-		v := h.until(t, id, facts.DeliveryUnknown)
-		if v.Delivery.Attempts[0].Result.Class != failure.Timeout || bad.count(id) > 1 {
-			t.Errorf("attempt = %+v, %d POSTs", v.Delivery.Attempts[0].Result, bad.count(id))
+	virtually(t, func(t *testing.T, h *fixture) {
+		h.stand()
+		bad := h.receive(t, "127.0.0.1", func(_ http.ResponseWriter, q *http.Request) {
+			<-q.Context().Done()
+		})
+		h.timeout = quick // a handshake that takes half of it is tried again
+		config := h.config()
+		config.Connections = 2
+		h.dispatch(t, config)
+		var hanging []sessions.ID
+		for range 4 {
+			hanging = append(hanging, h.complete(t, bad.URL, "u", verified).ID)
 		}
-	}
+		for _, id := range hanging {
+			v := h.until(t, id, facts.DeliveryUnknown)
+			if v.Delivery.Attempts[0].Result.Class != failure.Timeout || bad.count(id) > 1 {
+				t.Errorf("attempt = %+v, %d POSTs", v.Delivery.Attempts[0].Result, bad.count(id))
+			}
+		}
+	})
 }
 
 // Stopping lets current attempts finish and stores their results; the rest is sent after the next start.

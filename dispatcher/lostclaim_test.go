@@ -3,13 +3,14 @@ package dispatcher_test
 import (
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/natstest/virtual"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
 	"verifyd/sessions/lists"
@@ -24,15 +25,23 @@ const silence = 6 * time.Second
 // and none of them ends as unknown.
 func TestLostAcknowledgementsOfClaims(t *testing.T) {
 	t.Parallel()
+	virtual.Bubble(t, lostAcknowledgementsOfClaims)
+}
+
+func lostAcknowledgementsOfClaims(t *testing.T) {
 	const many = 10
-	at, err := url.Parse(natstest.Bare(t, t.TempDir()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	direct := natstest.ConnectTo(t, at.String())
+	store := virtual.NewBroker(t)
+	direct := store.Connect(t, nil)
 	natstest.Ensure(t, direct)
-	silent, answers := make(chan struct{}), make(chan struct{})
-	store := natstest.NewGate(t, at.Host, func() func(bool) bool {
+	silent, answers, accepts := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	answer, accept := closes(answers), closes(accepts)
+	second := newFixture(t)
+	second.memory = newMemory()
+	second.memory.accepts = accepts
+	second.open(t, direct)
+	r := second.receive(t, "127.0.0.1", status(http.StatusNoContent))
+	first := &fixture{ca: second.ca, key: second.key, policy: second.policy, memory: second.memory}
+	first.open(t, store.Connect(t, func() func(bool) bool {
 		return func(toServer bool) bool {
 			select {
 			case <-silent:
@@ -43,27 +52,15 @@ func TestLostAcknowledgementsOfClaims(t *testing.T) {
 			}
 			return true
 		}
-	})
-	second := newFixture(t)
-	second.open(t, direct)
-	first := &fixture{ca: second.ca, key: second.key, policy: second.policy}
-	r := second.receive(t, "127.0.0.1", status(http.StatusNoContent))
-	accepts := make(chan struct{})
-	receiver := natstest.NewGate(t, r.Listener.Addr().String(), func() func(bool) bool {
-		<-accepts
-		return func(bool) bool { return true }
-	})
-	answer, accept := closes(answers), closes(accepts)
+	}))
 	t.Cleanup(func() { answer(); accept() })
-
-	at.Host = store.Addr().String()
-	first.open(t, natstest.ConnectTo(t, at.String()))
 	first.dispatch(t, first.config())
 	var all []sessions.Completion
 	for i := range many {
-		all = append(all, second.complete(t, "https://"+receiver.Addr().String(), fmt.Sprint(i), verified))
+		all = append(all, second.complete(t, r.URL, fmt.Sprint(i), verified))
 	}
 	second.untilBacklog(t, func(b lists.Backlog) bool { return b.Given == many })
+	synctest.Wait() // the first has them, and dials
 	close(silent)
 	accept()
 	second.dispatch(t, second.config())

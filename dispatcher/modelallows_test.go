@@ -22,7 +22,7 @@ func TestModelAllowsWhatWasSeen(t *testing.T) {
 	for _, policy := range []sessions.Policy{sessions.PolicyOnce, sessions.PolicyAtLeastOnce} {
 		t.Run(string(policy), func(t *testing.T) {
 			t.Parallel()
-			modelAllowsWhatIsSeen(t, policy)
+			virtually(t, func(t *testing.T, h *fixture) { h.modelAllowsWhatIsSeen(t, policy) })
 		})
 	}
 	for _, never := range [][]string{
@@ -39,9 +39,8 @@ func TestModelAllowsWhatWasSeen(t *testing.T) {
 
 // modelAllowsWhatIsSeen has two dispatchers send to receivers of every kind. A resend that none of them takes
 // up within RetryFor is given up, so RetryFor is longer than a busy machine takes.
-func modelAllowsWhatIsSeen(t *testing.T, policy sessions.Policy) {
+func (h *fixture) modelAllowsWhatIsSeen(t *testing.T, policy sessions.Policy) {
 	t.Helper()
-	h := start(t)
 	config := h.config()
 	config.DefaultPolicy, config.RetryFor, config.Metrics = policy, 15*time.Second, nil
 	var busy, broke atomic.Int32

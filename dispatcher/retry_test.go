@@ -1,9 +1,9 @@
 package dispatcher_test
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -23,12 +23,9 @@ import (
 )
 
 // comeBack restarts a closed receiver on the same address.
-func comeBack(t *testing.T, r *receiver) {
+func (h *fixture) comeBack(t *testing.T, r *receiver) {
 	t.Helper()
-	l, err := net.Listen("tcp", r.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := h.listen(t, r.Listener.Addr().String())
 	again := httptest.NewUnstartedServer(r.Config.Handler)
 	_ = again.Listener.Close()
 	again.Listener, again.TLS = l, &tls.Config{Certificates: r.TLS.Certificates, MinVersion: tls.VersionTLS12}
@@ -83,7 +80,7 @@ func TestLongPauseSurvivesARestart(t *testing.T) {
 
 	conn, _ = natstest.StartIn(t, dir)
 	h.open(t, conn)
-	comeBack(t, r)
+	h.comeBack(t, r)
 	h.dispatch(t, h.config())
 	v := h.until(t, c.ID, facts.DeliveryDelivered)
 	if n := r.count(c.ID); n != 1 || len(v.Delivery.Attempts) != 1 {
@@ -96,54 +93,59 @@ func TestLongPauseSurvivesARestart(t *testing.T) {
 // requested attempt waits in the same way.
 func TestSchedulesCarryTheirDelivery(t *testing.T) {
 	t.Parallel()
-	h := start(t)
-	r := h.receive(t, alone(), status(http.StatusNoContent))
-	r.Close()
-	config := h.config()
-	config.ScheduleFrom, config.RetryFor = time.Second, 2*natstest.TestTimeout // however slow the machine is
-	stop := h.dispatch(t, config)
-	schedules := h.schedules(t)
-	c := h.complete(t, r.URL, "u", verified)
-	for tries := 1; tries <= 2; tries++ {
-		if s := schedules(); s.Tries != tries || s.RequestedAttempt != 0 || !s.Since.Equal(c.CompletedAt) {
-			t.Errorf("retry %d: %+v", tries, s)
+	virtually(t, func(t *testing.T, h *fixture) {
+		r := h.receive(t, alone(), status(http.StatusNoContent))
+		r.Close()
+		config := h.config()
+		config.ScheduleFrom = time.Second
+		config.RetryFor = 2 * natstest.TestTimeout // however slow the machine is
+		stop := h.dispatch(t, config)
+		schedules := h.schedules(t)
+		c := h.complete(t, r.URL, "u", verified)
+		for tries := 1; tries <= 2; tries++ {
+			if s := schedules(); s.Tries != tries || s.RequestedAttempt != 0 ||
+				!s.Since.Equal(c.CompletedAt) {
+				t.Errorf("retry %d: %+v", tries, s)
+			}
 		}
-	}
-	h.offset.Store(int64(config.RetryFor)) // it is over, by the clock that decides
-	v := h.until(t, c.ID, facts.DeliveryUndeliverable)
-	if took := v.Delivery.Attempts[0].Result.At.Sub(c.CompletedAt); took < config.RetryFor {
-		t.Errorf("given up after %s, want %s", took, config.RetryFor)
-	}
-	h.untilBacklog(t, nothing)
+		h.offset.Store(int64(config.RetryFor)) // it is over, by the clock that decides
+		v := h.until(t, c.ID, facts.DeliveryUndeliverable)
+		if took := v.Delivery.Attempts[0].Result.At.Sub(c.CompletedAt); took < config.RetryFor {
+			t.Errorf("given up after %s, want %s", took, config.RetryFor)
+		}
+		h.untilBacklog(t, nothing)
 
-	stop()
-	h.offset.Store(0)
-	config = h.config()
-	config.ScheduleFrom, config.RetryFor = time.Second, natstest.TestTimeout
-	h.dispatch(t, config)
-	schedules = h.schedules(t)
-	asked, err := h.store.Resend(t.Context(), c.ID, "operator")
-	if err != nil {
-		t.Fatal(err)
-	}
-	again := schedules()
-	if again.RequestedAttempt != 2 || again.Tries != 1 || !again.Since.Equal(asked.At) {
-		t.Errorf("retry of what was asked for: %+v", again)
-	}
-	comeBack(t, r)
-	v = h.until(t, c.ID, facts.DeliveryDelivered)
-	if n := r.count(c.ID); n != 1 || len(v.Delivery.Attempts) != 2 {
-		t.Errorf("%d POSTs, %d claims", n, len(v.Delivery.Attempts))
-	}
+		stop()
+		h.offset.Store(0)
+		config = h.config()
+		config.ScheduleFrom, config.RetryFor = time.Second, natstest.TestTimeout
+		h.dispatch(t, config)
+		schedules = h.schedules(t)
+		asked, err := h.store.Resend(t.Context(), c.ID, "operator")
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := schedules()
+		if again.RequestedAttempt != 2 || again.Tries != 1 || !again.Since.Equal(asked.At) {
+			t.Errorf("retry of what was asked for: %+v", again)
+		}
+		h.comeBack(t, r)
+		v = h.until(t, c.ID, facts.DeliveryDelivered)
+		if n := r.count(c.ID); n != 1 || len(v.Delivery.Attempts) != 2 {
+			t.Errorf("%d POSTs, %d claims", n, len(v.Delivery.Attempts))
+		}
+	})
 }
 
 // schedules hears every schedule from now on; next returns one after the other. Each exists in the store only
 // until it is due.
 func (h *fixture) schedules(t *testing.T) (next func() facts.Retry) {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.TestTimeout)
+	defer cancel()
 	heard, err := h.conn.NC.SubscribeSync("schedule.*")
 	if err == nil {
-		err = h.conn.NC.FlushTimeout(natstest.TestTimeout) // the server knows of it
+		err = h.conn.NC.FlushWithContext(ctx) // the server knows of it
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +153,9 @@ func (h *fixture) schedules(t *testing.T) (next func() facts.Retry) {
 	t.Cleanup(func() { _ = heard.Unsubscribe() })
 	return func() facts.Retry {
 		t.Helper()
-		m, err := heard.NextMsg(natstest.TestTimeout)
+		ctx, cancel := context.WithTimeout(t.Context(), natstest.TestTimeout)
+		defer cancel()
+		m, err := heard.NextMsgWithContext(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -210,7 +214,7 @@ func TestRetriesAreHints(t *testing.T) {
 	config.ScheduleFrom = time.Second
 	h.dispatch(t, config)
 	d := h.complete(t, gone.URL, "u", verified)
-	comeBack(t, gone)
+	h.comeBack(t, gone)
 	h.until(t, d.ID, facts.DeliveryDelivered)
 }
 
@@ -234,25 +238,26 @@ func (h *fixture) taken(t *testing.T, subject string) {
 // not put it off.
 func TestClockThatIsAheadPutsNoScheduleOff(t *testing.T) {
 	t.Parallel()
-	h := start(t)
-	r := h.receive(t, "127.0.0.1", status(http.StatusNoContent))
-	c := h.complete(t, r.URL, "u", verified)
-	h.taken(t, "completion."+string(c.ID))
-	h.offset.Store(int64(45 * time.Second))
-	config, log := h.config(), newLogSignal()
-	config.Log = zerolog.New(log)
-	config.Sessions = store.New(store.Config{ // on the process's clock
-		Conn: h.conn, Key: h.key, Completions: h.completions, Now: config.Now,
-		Retries: natstest.Writer(t, h.conn, topology.StreamRetries),
+	virtually(t, func(t *testing.T, h *fixture) {
+		r := h.receive(t, "127.0.0.1", status(http.StatusNoContent))
+		c := h.complete(t, r.URL, "u", verified)
+		h.taken(t, "completion."+string(c.ID))
+		h.offset.Store(int64(45 * time.Second))
+		config, log := h.config(), newLogSignal()
+		config.Log = zerolog.New(log)
+		config.Sessions = store.New(store.Config{ // on the process's clock
+			Conn: h.conn, Key: h.key, Completions: h.completions, Now: config.Now,
+			Retries: natstest.Writer(t, h.conn, topology.StreamRetries),
+		})
+		if err := h.store.Schedule(t.Context(), facts.Retry{
+			Session: c.ID, Tries: 1, Since: c.CompletedAt, At: time.Now().Add(10 * time.Second),
+		}); err != nil {
+			t.Fatal(err)
+		}
+		h.dispatch(t, config)
+		log.wait(t, "scheduled anew")
+		h.until(t, c.ID, facts.DeliveryDelivered)
 	})
-	if err := h.store.Schedule(t.Context(), facts.Retry{
-		Session: c.ID, Tries: 1, Since: c.CompletedAt, At: time.Now().Add(10 * time.Second),
-	}); err != nil {
-		t.Fatal(err)
-	}
-	h.dispatch(t, config)
-	log.wait(t, "scheduled anew")
-	h.until(t, c.ID, facts.DeliveryDelivered)
 }
 
 // A hint that names a requested attempt, without the request among the facts, sends nothing. It claims
@@ -290,20 +295,21 @@ func TestHintAloneSendsNothing(t *testing.T) {
 // the attempt, and the next one is sent. Any other process would have to call it unknown.
 func TestClaimWhoseAcknowledgementWasLostIsReleased(t *testing.T) {
 	t.Parallel()
-	h := start(t)
-	r := h.receive(t, "127.0.0.1", status(http.StatusNoContent))
-	c := h.complete(t, r.URL, "u", verified)
-	h.stopCompletions() // from here on no claim reaches JetStream
-	config := h.config()
-	config.Timeout = quick // the claim is for as long; the receiver has longer
-	log := newLogSignal()
-	config.Log = zerolog.New(log)
-	h.dispatch(t, config)
-	log.wait(t, "a delivery has to wait")
-	natstest.Serve(t, h.completions) // accepts the claim that waited there
-	v := h.until(t, c.ID, facts.DeliveryDelivered)
-	a := v.Delivery.Attempts
-	if len(a) != 2 || a[0].Result.Verdict != facts.VerdictReleased || r.count(c.ID) != 1 {
-		t.Errorf("%d POSTs, attempts = %+v", r.count(c.ID), a)
-	}
+	virtually(t, func(t *testing.T, h *fixture) {
+		r := h.receive(t, "127.0.0.1", status(http.StatusNoContent))
+		c := h.complete(t, r.URL, "u", verified)
+		h.stopCompletions() // from here on no claim reaches JetStream
+		config := h.config()
+		config.Timeout = quick // the claim is for as long; the receiver has longer
+		log := newLogSignal()
+		config.Log = zerolog.New(log)
+		h.dispatch(t, config)
+		log.wait(t, "a delivery has to wait")
+		natstest.Serve(t, h.completions) // accepts the claim that waited there
+		v := h.until(t, c.ID, facts.DeliveryDelivered)
+		a := v.Delivery.Attempts
+		if len(a) != 2 || a[0].Result.Verdict != facts.VerdictReleased || r.count(c.ID) != 1 {
+			t.Errorf("%d POSTs, attempts = %+v", r.count(c.ID), a)
+		}
+	})
 }

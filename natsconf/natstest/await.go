@@ -10,9 +10,14 @@ import (
 	"verifyd/natsconf"
 )
 
-// awaitLook is how long Await looks away: watching without a pause would take the processor from what is
-// awaited.
-const awaitLook = 5 * time.Millisecond
+const (
+	// awaitLook is how long Await looks away: watching without a pause would take the processor from what is
+	// awaited.
+	awaitLook = 5 * time.Millisecond
+	// awaitShare is the share of the time since Await began for which it looks away once that is longer: in
+	// virtual time nothing but its looks costs anything.
+	awaitShare = 100
+)
 
 // Await waits until something is so; what names it for the failure. It is called from the test's own
 // goroutine.
@@ -23,11 +28,10 @@ func Await(tb testing.TB, what string, is func() bool) {
 
 func await(tb testing.TB, what func() string, is func() bool) {
 	tb.Helper()
-	look := time.NewTicker(awaitLook)
-	defer look.Stop()
+	began := time.Now()
 	for late := time.After(TestTimeout); !is(); {
 		select {
-		case <-look.C:
+		case <-time.After(max(awaitLook, time.Since(began)/awaitShare)):
 		case <-late:
 			tb.Fatalf("not within %s: %s", TestTimeout, what())
 		}

@@ -1,5 +1,7 @@
 // Package natstest provides tests with a real embedded JetStream with the whole topology, on a folder of its
-// own, synced as in production. There is no mock of the broker in this project.
+// own, synced as in production. Tests that wait for the product's own pauses and time-outs run in virtual
+// time instead, on the broker for simulations (package virtual). There is no mock of the broker in this
+// project.
 package natstest
 
 import (

@@ -139,8 +139,9 @@ func (b *Broker) receive(c *client, m wireMsg) {
 		switch kind {
 		case KindPublish:
 			s.publish(m, fault)
+			b.send(m.subject, m.reply, m.header, m.data) // to those who listen
 		case KindAck:
-			b.acknowledge(m)
+			b.acknowledge(m, fault)
 		default:
 			b.request(m, fault)
 		}

@@ -248,14 +248,11 @@ func (s *stream) delivery(subject string) (*consumer, *pending) {
 }
 
 // acknowledge handles an acknowledgement of any kind.
-func (b *Broker) acknowledge(m wireMsg) {
+func (b *Broker) acknowledge(m wireMsg, fault Fault) {
 	words := strings.Split(m.subject, ".")
 	c, p := b.streams[words[2]].delivery(m.subject)
 	if p == nil {
 		return
-	}
-	if m.reply != "" {
-		b.options.Unknown("an acknowledgement that is to be answered")
 	}
 	sequence, _ := strconv.ParseUint(words[5], 10, 64)
 	switch {
@@ -281,6 +278,7 @@ func (b *Broker) acknowledge(m wireMsg) {
 	default:
 		b.options.Unknown(fmt.Sprintf("an acknowledgement %q", m.data))
 	}
+	b.answer(m.reply, fault, nil, nil)
 	c.deliver()
 }
 

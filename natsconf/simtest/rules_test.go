@@ -1,6 +1,7 @@
 package simtest_test
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -26,6 +27,18 @@ var rules = map[string]func(*observer){
 		o.publish("claim.a.1", "5", expect, "7")
 		o.last(topology.StreamCompletions, "completion.a")
 		o.last(topology.StreamCompletions, "claim.a.1")
+	},
+	"a message of a stream is heard": func(o *observer) {
+		heard, err := o.conn.NC.SubscribeSync("completion.*")
+		o.must(err)
+		o.publish("completion.a", "1", "Name", "value")
+		o.publish("claim.a.1", "2")
+		ctx, cancel := context.WithTimeout(o.ctx, 10*time.Second)
+		defer cancel()
+		m, err := heard.NextMsgWithContext(ctx)
+		o.must(err)
+		o.note("heard %s %q, %v, a reply %t", m.Subject, m.Data, m.Header["Name"], m.Reply != "")
+		o.must(heard.Unsubscribe())
 	},
 	"a conditional write": func(o *observer) {
 		o.publish("$KV.sessions.a.b", "1", expect, "0")
@@ -178,7 +191,7 @@ var rules = map[string]func(*observer){
 		begun := time.Now()
 		o.must(o.take(c, anyTime).NakWithDelay(ackWait + time.Second)) // redelivered before new messages
 		o.must(o.take(c, anyTime).Ack())
-		o.must(o.take(c, anyTime).Ack())
+		o.must(o.take(c, anyTime).DoubleAck(o.ctx))
 		o.none(c)
 		o.state(1)
 		o.take(c, begun.Add(ackWait+time.Second))
