@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
@@ -13,6 +15,7 @@ import (
 	"verifyd/natsconf"
 	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/natstest/virtual"
 	"verifyd/natsconf/topology"
 )
 
@@ -22,10 +25,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Tests(m)) }
 // for another.
 func TestUnansweredPublishesEndOneByOne(t *testing.T) {
 	t.Parallel()
-	conn := natstest.Start(t)
-	if err := conn.JS.DeleteStream(t.Context(), topology.StreamEvents); err != nil {
-		t.Fatal(err)
-	}
+	virtual.Bubble(t, unansweredPublishesEndOneByOne)
+}
+
+func unansweredPublishesEndOneByOne(t *testing.T) {
+	conn := virtual.NewBroker(t).Connect(t, nil)
 	// A subscriber that is no stream gets the message and never answers.
 	silent, err := conn.NC.SubscribeSync("session.*.*")
 	if err != nil {
@@ -42,8 +46,13 @@ func TestUnansweredPublishesEndOneByOne(t *testing.T) {
 			}
 		})
 	}
+	synctest.Wait() // all are offered
+	began := time.Now()
 	natstest.Serve(t, w)
 	wg.Wait()
+	if took := time.Since(began); took >= 10*time.Second { // each has five, of virtual time
+		t.Errorf("three that are not answered took %s", took)
+	}
 }
 
 // A restarted server keeps its port and takes back the connections it had, the in-process ones included.

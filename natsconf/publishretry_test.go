@@ -12,6 +12,7 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/natstest/virtual"
 	"verifyd/natsconf/wait"
 )
 
@@ -111,7 +112,11 @@ func failures(t *testing.T, conn *natsconf.Conn) (all float64) {
 // time. A long time does not make the wait for one answer longer.
 func TestUnansweredWriteIsSentAgain(t *testing.T) {
 	t.Parallel()
-	conn := natstest.ConnectTo(t, natstest.Bare(t, t.TempDir()))
+	virtual.Bubble(t, unansweredWriteIsSentAgain)
+}
+
+func unansweredWriteIsSentAgain(t *testing.T) {
+	conn := virtual.NewBroker(t).Connect(t, nil)
 	s, err := conn.JS.CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: "ONE", Subjects: []string{"two"},
 	})

@@ -3,7 +3,6 @@ package natsconf_test
 import (
 	"context"
 	"errors"
-	"net/url"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/natstest/virtual"
 	"verifyd/natsconf/topology"
 )
 
@@ -18,15 +18,16 @@ import (
 // repeat creates the consumer and gets what is there.
 func TestPullFromADeletedConsumer(t *testing.T) {
 	t.Parallel()
-	at, err := url.Parse(natstest.Bare(t, t.TempDir()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	direct := natstest.ConnectTo(t, at.String())
+	virtual.Bubble(t, pullFromADeletedConsumer)
+}
+
+func pullFromADeletedConsumer(t *testing.T) {
+	store := virtual.NewBroker(t)
+	direct := store.Connect(t, nil)
 	natstest.Ensure(t, direct)
 	var drop atomic.Bool
 	var dropped atomic.Int64
-	g := natstest.NewGate(t, at.Host, func() func(bool) bool {
+	through := store.Connect(t, func() func(bool) bool {
 		return func(toServer bool) bool {
 			if toServer || !drop.Load() {
 				return true
@@ -35,8 +36,6 @@ func TestPullFromADeletedConsumer(t *testing.T) {
 			return false
 		}
 	})
-	at.Host = g.Addr().String()
-	through := natstest.ConnectTo(t, at.String())
 	natstest.Publish(t, direct, "completion.a", nil)
 	from := topology.DispatcherConsumers()[0]
 	got := make(chan string, 10)

@@ -3,16 +3,13 @@ package natsconf_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"verifyd/natsconf"
-	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/natstest/virtual"
 	"verifyd/natsconf/storestate"
 	"verifyd/natsconf/topology"
 	"verifyd/natsconf/wait"
@@ -21,29 +18,22 @@ import (
 // muteGate is a gate that can stop carrying data on its connections without closing them, like a server that
 // was stopped or cut off. It carries new ones.
 type muteGate struct {
-	*natstest.Gate
-
 	mu   sync.Mutex
 	mute chan struct{} // closed: the connections made by then are mute
 }
 
-func newMuteGate(t *testing.T, to string) *muteGate {
-	t.Helper()
-	g := &muteGate{mute: make(chan struct{})}
-	g.Gate = natstest.NewGate(t, to, func() func(bool) bool {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		mute := g.mute
-		return func(bool) bool {
-			select {
-			case <-mute:
-				return false
-			default:
-				return true
-			}
+func (g *muteGate) begin() func(toServer bool) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	mute := g.mute
+	return func(bool) bool {
+		select {
+		case <-mute:
+			return false
+		default:
+			return true
 		}
-	})
-	return g
+	}
 }
 
 func (g *muteGate) fallSilent() {
@@ -56,22 +46,14 @@ func (g *muteGate) fallSilent() {
 // A server that stops answering without closing connections is left within seconds, and a start outlasts
 // that, as a waiting read does.
 func TestSilentServerIsLeft(t *testing.T) {
-	natstest.NeedsEmbedded(t, "its endpoint; the connection is the same one")
 	t.Parallel()
-	dir := t.TempDir()
-	natstest.StartIn(t, dir)
-	end, err := embedded.ReadEndpoint(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := newMuteGate(t, strings.TrimPrefix(end.URL, "nats://"))
-	conn, err := natsconf.Connect(t.Context(), natsconf.ConnectOptions{
-		URL: "nats://" + g.Addr().String(), User: end.User, Password: end.Password, Log: zerolog.Nop(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
+	virtual.Bubble(t, silentServerIsLeft)
+}
+
+func silentServerIsLeft(t *testing.T) {
+	store, g := virtual.NewBroker(t), &muteGate{mute: make(chan struct{})}
+	natstest.Ensure(t, store.Connect(t, nil))
+	conn := store.Connect(t, g.begin)
 	back := conn.Back()
 	g.fallSilent()
 	opened, asked := make(chan error, 1), make(chan error, 1)

@@ -11,11 +11,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/rs/zerolog"
 
 	"verifyd/natsconf"
-	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/natstest/virtual"
 	"verifyd/natsconf/topology"
 )
 
@@ -95,7 +94,10 @@ func TestUpdateOfADeletedEntry(t *testing.T) {
 // A caller that is always overtaken gets an error that says so, and that nothing was stored.
 func TestUpdateThatIsAlwaysOvertaken(t *testing.T) {
 	t.Parallel()
-	conn := natstest.Start(t)
+	virtual.Test(t, updateThatIsAlwaysOvertaken)
+}
+
+func updateThatIsAlwaysOvertaken(t *testing.T, conn *natsconf.Conn) {
 	stream, subject := topology.BucketStream(topology.BucketStore),
 		topology.BucketSubject(topology.BucketStore, "test")
 	tries := 0
@@ -118,22 +120,8 @@ func TestUpdateThatIsAlwaysOvertaken(t *testing.T) {
 // No answer comes to the write of an update. If it was stored it succeeds, if it was lost it is published
 // again, and if another's message is there by then, the result is unknown.
 func TestUpdateWithoutAnAnswer(t *testing.T) {
-	natstest.NeedsEmbedded(t, "its endpoint")
 	t.Parallel()
-	dir := t.TempDir()
-	direct, _ := natstest.StartIn(t, dir)
-	natstest.Ensure(t, direct)
-	end, err := embedded.ReadEndpoint(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const nothing, request, answer = 0, 1, 2
-	for name, c := range map[string]struct {
-		lost  int32
-		other bool
-		kind  error
-		want  int
-	}{
+	for name, c := range map[string]unanswered{
 		"the answer is lost":  {lost: answer, want: 1},
 		"the message is lost": {lost: request, want: 1},
 		"the answer is lost, and another follows": {
@@ -145,61 +133,74 @@ func TestUpdateWithoutAnAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var lost atomic.Int32
-			dropped := make(chan struct{})
-			g := natstest.NewGate(t, strings.TrimPrefix(end.URL, "nats://"), func() func(bool) bool {
-				return func(toServer bool) bool {
-					if toServer && lost.CompareAndSwap(request, nothing) || !toServer &&
-						lost.CompareAndSwap(answer, nothing) {
-						close(dropped)
-						return false
-					}
-					return true
-				}
-			})
-			conn, err := natsconf.Connect(t.Context(), natsconf.ConnectOptions{
-				URL: "nats://" + g.Addr().String(), User: end.User, Password: end.Password,
-				Log: zerolog.Nop(),
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(conn.Close)
-			stream, subject := topology.BucketStream(topology.BucketStore),
-				topology.BucketSubject(topology.BucketStore,
-					"test."+strconv.Itoa(int(c.lost))+strconv.FormatBool(c.other))
-			edits, result := 0, make(chan error, 1)
-			go func() {
-				result <- conn.Update(t.Context(), stream, subject,
-					func(m *jetstream.RawStreamMsg) (*nats.Msg, error) {
-						edits++
-						lost.Store(c.lost)
-						return increment(m)
-					})
-			}()
-			if c.other {
-				select {
-				case <-dropped:
-				case err := <-result:
-					t.Fatalf("before anything was lost: %v", err)
-				case <-time.After(natstest.TestTimeout):
-					t.Fatal("nothing was lost")
-				}
-				if c.lost == answer {
-					natstest.Await(t, "the message is stored", func() bool {
-						_, err := direct.Last(t.Context(), stream, subject)
-						return err == nil
-					})
-				}
-				if err := direct.Update(t.Context(), stream, subject, increment); err != nil {
-					t.Error(err)
-				}
-			}
-			err = natstest.Receive(t, "the update ends", result)
-			if !errors.Is(err, c.kind) || edits != 1 {
-				t.Errorf("after %d edits the error is %v, want %v", edits, err, c.kind)
-			}
-			wantCount(t, direct, subject, c.want)
+			virtual.Bubble(t, c.test)
 		})
 	}
+}
+
+// unanswered is what is lost of a write, and what follows from that.
+type unanswered struct {
+	lost  int32
+	other bool // another one writes meanwhile
+	kind  error
+	want  int
+}
+
+// what is lost
+const (
+	nothing int32 = iota
+	request
+	answer
+)
+
+func (c unanswered) test(t *testing.T) {
+	store := virtual.NewBroker(t)
+	direct := store.Connect(t, nil)
+	natstest.Ensure(t, direct)
+	var lost atomic.Int32
+	dropped := make(chan struct{})
+	conn := store.Connect(t, func() func(bool) bool {
+		return func(toServer bool) bool {
+			if toServer && lost.CompareAndSwap(request, nothing) || !toServer &&
+				lost.CompareAndSwap(answer, nothing) {
+				close(dropped)
+				return false
+			}
+			return true
+		}
+	})
+	stream, subject := topology.BucketStream(topology.BucketStore),
+		topology.BucketSubject(topology.BucketStore, "test")
+	edits, result := 0, make(chan error, 1)
+	go func() {
+		result <- conn.Update(t.Context(), stream, subject,
+			func(m *jetstream.RawStreamMsg) (*nats.Msg, error) {
+				edits++
+				lost.Store(c.lost)
+				return increment(m)
+			})
+	}()
+	if c.other {
+		select {
+		case <-dropped:
+		case err := <-result:
+			t.Fatalf("before anything was lost: %v", err)
+		case <-time.After(natstest.TestTimeout):
+			t.Fatal("nothing was lost")
+		}
+		if c.lost == answer {
+			natstest.Await(t, "the message is stored", func() bool {
+				_, err := direct.Last(t.Context(), stream, subject)
+				return err == nil
+			})
+		}
+		if err := direct.Update(t.Context(), stream, subject, increment); err != nil {
+			t.Error(err)
+		}
+	}
+	err := natstest.Receive(t, "the update ends", result)
+	if !errors.Is(err, c.kind) || edits != 1 {
+		t.Errorf("after %d edits the error is %v, want %v", edits, err, c.kind)
+	}
+	wantCount(t, direct, subject, c.want)
 }

@@ -3,7 +3,6 @@ package natsconf_test
 import (
 	"context"
 	"errors"
-	"net/url"
 	"sync/atomic"
 	"testing"
 
@@ -12,6 +11,7 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/natstest/virtual"
 	"verifyd/natsconf/wait"
 )
 
@@ -88,16 +88,14 @@ func TestWaitingReads(t *testing.T) {
 // A reading over a connection that is silent, and comes back seconds later, is repeated.
 func TestWaitingReadingsOutlastSilence(t *testing.T) {
 	t.Parallel()
-	at, err := url.Parse(natstest.Bare(t, t.TempDir()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	virtual.Bubble(t, waitingReadingsOutlastSilence)
+}
+
+func waitingReadingsOutlastSilence(t *testing.T) {
 	var silent atomic.Bool
-	g := natstest.NewGate(t, at.Host, func() func(bool) bool {
+	conn := virtual.NewBroker(t).Connect(t, func() func(bool) bool {
 		return func(bool) bool { return !silent.Load() }
 	})
-	at.Host = g.Addr().String()
-	conn := natstest.ConnectTo(t, at.String())
 	if _, err := conn.JS.CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: "ONE", Subjects: []string{"one.>"},
 	}); err != nil {

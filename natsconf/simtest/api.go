@@ -62,10 +62,15 @@ func (b *Broker) streamRequest(do, name string, m wireMsg) map[string]any {
 		}
 		b.streams[name] = newStream(b, config)
 		return b.streams[name].info()
-	case do != "INFO":
+	case do != "INFO" && do != "UPDATE":
 		return nil
 	case s == nil:
 		return map[string]any{"error": errNoStream}
+	case do == "UPDATE":
+		if err := json.Unmarshal(m.data, &s.config); err != nil {
+			b.options.Unknown("a stream: " + err.Error())
+		}
+		return s.info()
 	default:
 		return s.info()
 	}

@@ -28,6 +28,22 @@ var rules = map[string]func(*observer){
 		o.last(topology.StreamCompletions, "completion.a")
 		o.last(topology.StreamCompletions, "claim.a.1")
 	},
+	"a stream takes other subjects": func(o *observer) {
+		s, err := o.conn.JS.CreateStream(o.ctx, jetstream.StreamConfig{
+			Name: "ONE", Subjects: []string{"one.*"},
+		})
+		o.must(err)
+		o.publish("one.a", "1")
+		o.publish("two.a", "2")
+		config := s.CachedInfo().Config
+		config.Subjects = []string{"two.*"}
+		_, err = o.conn.JS.UpdateStream(o.ctx, config)
+		o.must(err)
+		o.publish("one.a", "3")
+		o.publish("two.a", "4")
+		o.last("ONE", "one.a")
+		o.last("ONE", "two.a")
+	},
 	"a message of a stream is heard": func(o *observer) {
 		heard, err := o.conn.NC.SubscribeSync("completion.*")
 		o.must(err)
