@@ -9,7 +9,6 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
-	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/demo"
 	"verifyd/dispatcher"
 	"verifyd/edge/account"
@@ -116,7 +115,11 @@ func TestNoticesReportWhatHappens(t *testing.T) {
 	store := notice.NewStore(r.Store.Conn)
 	expect := func(types ...notice.Type) {
 		t.Helper()
+		r.Kill("notice watch") // it looks again as soon as it has started
 		natstest.Await(t, "the notices", func() bool {
+			if err := r.AccountAlarms.CheckOnce(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 			all, err := store.List(t.Context(), a.ID)
 			if err != nil {
 				return false
@@ -133,6 +136,9 @@ func TestNoticesReportWhatHappens(t *testing.T) {
 		})
 	}
 	r.Kill("alarms") // operators' events share the inbox
+	if !r.Kill("receivers of accounts") {
+		t.Error("nobody checks the receivers of accounts")
+	}
 	attempt("one", facts.VerdictUnknown, failure.Timeout)
 	attempt("two", facts.VerdictUndeliverable, failure.Connect) // in the same hour
 	if err := r.Store.Accounts.SetQuota(t.Context(), operator(), a.ID, 2); err != nil {
@@ -153,6 +159,7 @@ func TestNoticesReportWhatHappens(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	soon(t, func() bool { return len(r.Mirror.Keys(a.ID)) == 2 })
 	r.pass(3*time.Hour + 30*time.Minute)
 	expect(notice.OutcomeWaiting, notice.ReceiverFailing, notice.ReceiverRecovered, notice.QuotaReached,
 		notice.KeyExpiring)
@@ -162,10 +169,11 @@ func TestNoticesReportWhatHappens(t *testing.T) {
 }
 
 // An address for notices that hangs slows no callback: callbacks arrive while one try of a notice waits for
-// its answer, which it does until they have arrived.
+// its answer, and it is the only one. A machine may be so slow that the try ends meanwhile; then the next one
+// counts.
 func TestAHangingAddressForNoticesSlowsNoCallback(t *testing.T) {
 	t.Parallel()
-	r := boot(t, func(c *config.Config) { c.NoticeTimeout = time.Hour })
+	r := boot(t)
 	hung := newInbox(t)
 	defer hung.keepWaiting()()
 	r.Config.CallbackRoots.AppendCertsFromPEM(hung.ca.PEM())
@@ -177,18 +185,27 @@ func TestAHangingAddressForNoticesSlowsNoCallback(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	natstest.Await(t, "a notice waits for its answer", func() bool {
-		_, wait := hung.waiting()
-		return wait > 0
-	})
-	for range 3 {
+	arrived := 0
+	for tries := 0; arrived < 3; tries++ {
+		if tries == 10 {
+			t.Fatalf("%d callbacks arrived while a notice waited, of %d", arrived, tries)
+		}
+		natstest.Await(t, "a notice waits for its answer", func() bool {
+			_, wait := hung.waiting()
+			return wait > 0
+		})
+		before, _ := hung.waiting()
 		s := r.begin(t)
 		b := demo.NewBrowser()
 		page := must[*demo.Page](t)(b.Open(t.Context(), s.VerifyURL))
 		must[*demo.Page](t)(b.Press(t.Context(), page, "decline"))
 		r.api().until(t, s.Session, "delivered")
-		if came, wait := hung.waiting(); came != 1 || wait != 1 {
-			t.Errorf("of %d POSTs to an address that hangs %d are under way, want the first one", came, wait)
+		came, wait := hung.waiting()
+		if wait > 1 {
+			t.Errorf("%d POSTs to an address that hangs are under way, want one", wait)
+		}
+		if came == before && wait == 1 {
+			arrived++
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"verifyd/cmd/verifyd/alarm"
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/natstest/virtual"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(natstest.Tests(m)) }
@@ -94,6 +95,22 @@ func (s *service) start(change ...func(*alarm.Config)) *process {
 	}
 	p.Keeper = alarm.New(c)
 	return p
+}
+
+// A keeper that is served checks by itself.
+func TestKeeperChecksByItself(t *testing.T) {
+	t.Parallel()
+	virtual.Test(t, func(t *testing.T, conn *natsconf.Conn) {
+		s, heard := &service{conn: conn, at: time.Now()}, make(chan alarm.Event, 1)
+		p := s.start(func(c *alarm.Config) {
+			c.Notify = func(_ context.Context, e alarm.Event) error { heard <- e; return nil }
+		})
+		p.sees = []alarm.Condition{{Type: alarm.StoreHigh}}
+		natstest.Serve(t, p)
+		if e := natstest.Receive(t, "it is raised", heard); e.Status != alarm.Raised {
+			t.Errorf("told %+v", e)
+		}
+	})
 }
 
 // look makes processes check, all at the same moment.

@@ -73,8 +73,7 @@ type Config struct {
 	Alarms         Alarms
 	CopyTo         string // folder of the store's copy; empty: none
 
-	Now           func() time.Time // set by tests; nil: the store's time
-	NoticeTimeout time.Duration    // of a POST of a notice; set by tests
+	Now func() time.Time // set by tests; nil: the store's time
 }
 
 // Config checks every setting. The error lists all faults.

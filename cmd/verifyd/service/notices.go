@@ -1,7 +1,6 @@
 package service
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -17,8 +16,7 @@ import (
 	"verifyd/sessions/facts"
 )
 
-// noticeTimeout bounds a POST of a notice, unless Config.NoticeTimeout does. It is not the callbacks'
-// time-out, which operators may raise.
+// noticeTimeout bounds a POST of a notice. It is not the callbacks' time-out, which operators may raise.
 const noticeTimeout = 10 * time.Second
 
 // startNotices starts the actors that notify accounts, with what edge and dispatcher know.
@@ -32,12 +30,11 @@ func startNotices(p *Program, h shared) {
 		sources = append(sources, keyNotices(p))
 		client := callback.New(callback.Config{
 			RootCAs: p.Config.CallbackRoots, Policy: p.Config.CallbackPolicy,
-			Timeout:   cmp.Or(p.Config.NoticeTimeout, noticeTimeout),
+			Timeout:   noticeTimeout,
 			UserAgent: "verifyd/" + version.Text(), Proxy: p.Config.CallbackProxy,
 		})
 		sender := notice.NewSender(notice.SenderConfig{
 			Conn: p.Store.Conn, Directory: p.Mirror, Log: p.Config.Log, Metrics: p.Registry, Now: p.Clock,
-			TryWithin: p.Config.NoticeTimeout,
 			Post: func(ctx context.Context, n notice.Post) error {
 				to, err := p.Config.CallbackPolicy.Parse(n.URL)
 				if err != nil {
@@ -48,7 +45,7 @@ func startNotices(p *Program, h shared) {
 				})
 			},
 		})
-		open := alarm.New(alarm.Config{
+		p.AccountAlarms = alarm.New(alarm.Config{
 			Conn: p.Store.Conn, Stream: topology.StreamNotices, Prefix: "notice-open.",
 			Name: "receivers of accounts", Sources: []func(context.Context) []alarm.Condition{
 				p.Receivers.ofAccounts,
@@ -58,7 +55,7 @@ func startNotices(p *Program, h shared) {
 		actors = append(actors, supervise.New("notice sender", whileOpen{h.stateMonitor, sender}),
 			supervise.New("notice follower", whileOpen{h.stateMonitor,
 				&notice.Follower{Conn: p.Store.Conn, Log: p.Config.Log, Now: p.Clock}}),
-			supervise.New("receivers of accounts", open))
+			supervise.New("receivers of accounts", p.AccountAlarms))
 	}
 	actors = append(actors, supervise.New("notice watch", &notice.Watch{Queue: p.notices, Sources: sources}))
 	p.add("notices", actors...)

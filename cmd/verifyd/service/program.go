@@ -44,8 +44,10 @@ type Program struct {
 	Paused *pauses.Mirror         // the same
 	traces *trace.Exporter        // nil: no tracing
 	Alarms *alarm.Keeper
-	copier *transfer.Copier // nil: there is no copy of the store
-	quota  *limit.Quota     // nil if this process runs no edge
+	// of what accounts are notified of; nil: this process delivers nothing
+	AccountAlarms *alarm.Keeper
+	copier        *transfer.Copier // nil: there is no copy of the store
+	quota         *limit.Quota     // nil if this process runs no edge
 
 	notices *notice.Queue
 

@@ -22,7 +22,7 @@ const (
 	tryFor = 24 * time.Hour
 	// places is how many POSTs of notices one process has under way.
 	places = 8
-	// tryWithin is below the consumer's AckWait.
+	// tryWithin bounds one POST, whatever its client allows itself. It is below the consumer's AckWait.
 	tryWithin = 20 * time.Second
 	// minPause and maxPause bound the pause after a POST that failed. In between it is half of the notice's
 	// age, so that a day has some twenty tries.
@@ -56,8 +56,6 @@ type SenderConfig struct {
 	Now     func() time.Time
 	// MinPause is the shortest pause after a POST that failed; minPause when zero.
 	MinPause time.Duration
-	// TryWithin bounds one POST, whatever its client allows itself; tryWithin when zero.
-	TryWithin time.Duration
 }
 
 // Sender is the actor that posts notices to the accounts' addresses. All dispatcher processes have one.
@@ -73,7 +71,7 @@ type Sender struct {
 
 // NewSender returns a sender. Nothing is posted until it is served.
 func NewSender(c SenderConfig) *Sender {
-	c.MinPause, c.TryWithin = cmp.Or(c.MinPause, minPause), cmp.Or(c.TryWithin, tryWithin)
+	c.MinPause = cmp.Or(c.MinPause, minPause)
 	s := &Sender{
 		c: c, places: make(chan struct{}, places), busy: map[string]bool{}, held: map[string]time.Time{},
 		posts: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -179,7 +177,7 @@ func (s *Sender) release(account string, from time.Time) {
 
 func (s *Sender) post(ctx context.Context, m jetstream.Msg, n Notice, p Post) {
 	began := time.Now()
-	try, cancel := context.WithTimeout(ctx, s.c.TryWithin)
+	try, cancel := context.WithTimeout(ctx, tryWithin)
 	defer cancel()
 	p.At = s.c.Now()
 	err := s.c.Post(try, p)
