@@ -41,8 +41,8 @@ func lostAcknowledgementsOfClaims(t *testing.T) {
 	second.open(t, direct)
 	r := second.receive(t, "127.0.0.1", status(http.StatusNoContent))
 	first := &fixture{ca: second.ca, key: second.key, policy: second.policy, memory: second.memory}
-	first.open(t, store.Connect(t, func() func(bool) bool {
-		return func(toServer bool) bool {
+	first.open(t, store.Connect(t, func() virtual.Pass {
+		return func(toServer bool, _ []byte) bool {
 			select {
 			case <-silent:
 				if !toServer {

@@ -27,8 +27,8 @@ func pullFromADeletedConsumer(t *testing.T) {
 	natstest.Ensure(t, direct)
 	var drop atomic.Bool
 	var dropped atomic.Int64
-	through := store.Connect(t, func() func(bool) bool {
-		return func(toServer bool) bool {
+	through := store.Connect(t, func() virtual.Pass {
+		return func(toServer bool, _ []byte) bool {
 			if toServer || !drop.Load() {
 				return true
 			}

@@ -22,11 +22,11 @@ type muteGate struct {
 	mute chan struct{} // closed: the connections made by then are mute
 }
 
-func (g *muteGate) begin() func(toServer bool) bool {
+func (g *muteGate) begin() virtual.Pass {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	mute := g.mute
-	return func(bool) bool {
+	return func(bool, []byte) bool {
 		select {
 		case <-mute:
 			return false

@@ -159,8 +159,8 @@ func (c unanswered) test(t *testing.T) {
 	natstest.Ensure(t, direct)
 	var lost atomic.Int32
 	dropped := make(chan struct{})
-	conn := store.Connect(t, func() func(bool) bool {
-		return func(toServer bool) bool {
+	conn := store.Connect(t, func() virtual.Pass {
+		return func(toServer bool, _ []byte) bool {
 			if toServer && lost.CompareAndSwap(request, nothing) || !toServer &&
 				lost.CompareAndSwap(answer, nothing) {
 				close(dropped)

@@ -93,8 +93,8 @@ func TestWaitingReadingsOutlastSilence(t *testing.T) {
 
 func waitingReadingsOutlastSilence(t *testing.T) {
 	var silent atomic.Bool
-	conn := virtual.NewBroker(t).Connect(t, func() func(bool) bool {
-		return func(bool) bool { return !silent.Load() }
+	conn := virtual.NewBroker(t).Connect(t, func() virtual.Pass {
+		return func(bool, []byte) bool { return !silent.Load() }
 	})
 	if _, err := conn.JS.CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: "ONE", Subjects: []string{"one.>"},

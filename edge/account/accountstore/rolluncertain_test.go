@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"net"
-	"net/url"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,90 +13,33 @@ import (
 	"verifyd/edge/account/audit"
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/natstest/virtual"
 	"verifyd/natsconf/secretbox"
 	"verifyd/natsconf/topology"
 )
-
-// wire is between a client and a NATS server, until the end of a batch passes: from then on the client
-// receives nothing.
-type wire struct {
-	net.Listener
-
-	to      string
-	mark    []byte
-	swallow bool // the end of the batch does not reach the server, either
-	deaf    atomic.Bool
-	conns   sync.WaitGroup
-}
-
-func newWire(t *testing.T, to, mark string, swallow bool) *wire {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &wire{Listener: l, to: to, mark: []byte(mark), swallow: swallow}
-	w.conns.Go(func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			server, err := net.Dial("tcp", to)
-			if err != nil {
-				_ = client.Close()
-				continue
-			}
-			w.conns.Go(func() { w.carry(server, client, true) })
-			w.conns.Go(func() { w.carry(client, server, false) })
-		}
-	})
-	t.Cleanup(func() { _ = l.Close(); w.conns.Wait() })
-	return w
-}
-
-func (w *wire) carry(to, from net.Conn, toServer bool) {
-	defer func() { _, _ = to.Close(), from.Close() }()
-	b := make([]byte, 64<<10)
-	for {
-		n, err := from.Read(b)
-		if err != nil {
-			return
-		}
-		if toServer && bytes.Contains(b[:n], w.mark) {
-			w.deaf.Store(true)
-			if w.swallow {
-				continue
-			}
-		}
-		if !toServer && w.deaf.Load() {
-			continue
-		}
-		if _, err := to.Write(b[:n]); err != nil {
-			return
-		}
-	}
-}
 
 // farStore returns a store with an account, and another whose connection hears nothing any more once it has
 // written the mark; with swallow the server does not hear that, either.
 func farStore(t *testing.T, mark string, swallow bool) (near, far *accountstore.Store, a account.Account) {
 	t.Helper()
-	address := natstest.Bare(t, t.TempDir())
-	conn := natstest.ConnectTo(t, address)
+	server, master := virtual.NewBroker(t), secretbox.NewKey()
+	conn := server.Connect(t, nil)
 	natstest.Ensure(t, conn)
-	master := secretbox.NewKey()
 	near = storeOn(t, conn, master)
 	a, err := near.CreateAccount(t.Context(), operator, "a")
 	if err != nil {
 		t.Fatal(err)
 	}
-	at, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	at.Host = newWire(t, at.Host, mark, swallow).Addr().String()
-	return near, storeOn(t, natstest.ConnectTo(t, at.String()), master), a
+	var deaf atomic.Bool
+	return near, storeOn(t, server.Connect(t, func() virtual.Pass {
+		return func(toServer bool, data []byte) bool {
+			if toServer && bytes.Contains(data, []byte(mark)) {
+				deaf.Store(true)
+				return !swallow
+			}
+			return toServer || !deaf.Load()
+		}
+	}), master), a
 }
 
 // A roll with an unknown result locks nobody out: the caller has the old key and gets the new one, and one of
@@ -109,34 +49,38 @@ func TestRollWithoutAnAnswerLeavesAKeyThatWorks(t *testing.T) {
 	for name, swallow := range map[string]bool{"stored": false, "lost": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			near, far, a := farStore(t, "Nats-Batch-Commit", swallow)
-			_, old, err := near.CreateKey(t.Context(), operator, a.ID, account.KeyOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-			defer cancel()
-			secret, next, err := far.RollKey(ctx, operator, a.ID, old.ID, 0)
-			if !errors.Is(err, natsconf.ErrUncertain) || secret == "" || next.Replaces != old.ID {
-				t.Fatalf("it gives the key %t of %+v, and %v", secret != "", next, err)
-			}
-			working := 0
-			keys, err := near.Keys(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, k := range keys {
-				if k.State(time.Now()) != account.KeyActive {
-					continue
-				}
-				if working++; k.ID != old.ID && k.ID != next.ID {
-					t.Errorf("the key that works is %s", k.ID)
-				}
-			}
-			if stored := len(keys) == 2; working != 1 || stored == swallow {
-				t.Errorf("%d of %d keys work", working, len(keys))
-			}
+			virtual.Bubble(t, func(t *testing.T) { rollWithoutAnAnswer(t, swallow) })
 		})
+	}
+}
+
+func rollWithoutAnAnswer(t *testing.T, swallow bool) {
+	near, far, a := farStore(t, "Nats-Batch-Commit", swallow)
+	_, old, err := near.CreateKey(t.Context(), operator, a.ID, account.KeyOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	secret, next, err := far.RollKey(ctx, operator, a.ID, old.ID, 0)
+	if !errors.Is(err, natsconf.ErrUncertain) || secret == "" || next.Replaces != old.ID {
+		t.Fatalf("it gives the key %t of %+v, and %v", secret != "", next, err)
+	}
+	working := 0
+	keys, err := near.Keys(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range keys {
+		if k.State(time.Now()) != account.KeyActive {
+			continue
+		}
+		if working++; k.ID != old.ID && k.ID != next.ID {
+			t.Errorf("the key that works is %s", k.ID)
+		}
+	}
+	if stored := len(keys) == 2; working != 1 || stored == swallow {
+		t.Errorf("%d of %d keys work", working, len(keys))
 	}
 }
 
@@ -147,26 +91,30 @@ func TestRotationWithoutAnAnswerReturnsTheSecret(t *testing.T) {
 	for name, swallow := range map[string]bool{"stored": false, "lost": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			near, far, a := farStore(t, "PUB $KV.accounts.", swallow)
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-			defer cancel()
-			got, err := far.RotateSecret(ctx, operator, a.ID, time.Hour)
-			if !errors.Is(err, natsconf.ErrUncertain) || len(got.Secrets) == 0 ||
-				got.Secrets[0].Value == a.Secrets[0].Value {
-				t.Fatalf("it gives %d secrets, and %v", len(got.Secrets), err)
-			}
-			stands, err := near.Account(t.Context(), a.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := a
-			if !swallow {
-				want = got
-			}
-			if near.PublicKeys(stands)[0].Value != near.PublicKeys(want)[0].Value {
-				t.Error("another secret signs")
-			}
+			virtual.Bubble(t, func(t *testing.T) { rotationWithoutAnAnswer(t, swallow) })
 		})
+	}
+}
+
+func rotationWithoutAnAnswer(t *testing.T, swallow bool) {
+	near, far, a := farStore(t, "PUB $KV.accounts.", swallow)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	got, err := far.RotateSecret(ctx, operator, a.ID, time.Hour)
+	if !errors.Is(err, natsconf.ErrUncertain) || len(got.Secrets) == 0 ||
+		got.Secrets[0].Value == a.Secrets[0].Value {
+		t.Fatalf("it gives %d secrets, and %v", len(got.Secrets), err)
+	}
+	stands, err := near.Account(t.Context(), a.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := a
+	if !swallow {
+		want = got
+	}
+	if near.PublicKeys(stands)[0].Value != near.PublicKeys(want)[0].Value {
+		t.Error("another secret signs")
 	}
 }
 

@@ -53,9 +53,12 @@ func NewBroker(tb testing.TB) Broker {
 	}})}
 }
 
-// Connect returns a connection to the broker. begin is that of a natstest.Gate in front of it; nil: there is
-// no gate.
-func (b Broker) Connect(tb testing.TB, begin func() func(toServer bool) bool) *natsconf.Conn {
+// Pass decides whether data of a connection is forwarded, as of a natstest.Gate; it may block.
+type Pass func(toServer bool, data []byte) bool
+
+// Connect returns a connection to the broker. begin is called for each connection that it makes; nil: all is
+// forwarded.
+func (b Broker) Connect(tb testing.TB, begin func() Pass) *natsconf.Conn {
 	tb.Helper()
 	conn, err := natsconf.Connect(tb.Context(), natsconf.ConnectOptions{
 		Embedded: gated{b.broker.Endpoint(tb.Name()), begin}, Name: tb.Name(), Log: zerolog.Nop(),
@@ -71,7 +74,7 @@ func (b Broker) Connect(tb testing.TB, begin func() func(toServer bool) bool) *n
 type gated struct {
 	*simtest.Endpoint
 
-	begin func() func(toServer bool) bool
+	begin func() Pass
 }
 
 // InProcessConn opens a connection through the gate.
@@ -87,11 +90,11 @@ func (g gated) InProcessConn() (net.Conn, error) {
 type gatedConn struct {
 	net.Conn
 
-	pass func(toServer bool) bool
+	pass Pass
 }
 
 func (c *gatedConn) Write(b []byte) (int, error) {
-	if !c.pass(true) {
+	if !c.pass(true, b) {
 		return len(b), nil
 	}
 	return c.Conn.Write(b)
@@ -99,7 +102,7 @@ func (c *gatedConn) Write(b []byte) (int, error) {
 
 func (c *gatedConn) Read(b []byte) (int, error) {
 	for {
-		if n, err := c.Conn.Read(b); err != nil || c.pass(false) {
+		if n, err := c.Conn.Read(b); err != nil || c.pass(false, b[:n]) {
 			return n, err
 		}
 	}
