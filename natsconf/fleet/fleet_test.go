@@ -15,6 +15,7 @@ import (
 	"verifyd/natsconf"
 	"verifyd/natsconf/fleet"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/natstest/virtual"
 	"verifyd/natsconf/topology"
 )
 
@@ -70,15 +71,20 @@ func TestWhoIsThere(t *testing.T) {
 // If nobody answers, nobody runs.
 func TestNobodyRuns(t *testing.T) {
 	t.Parallel()
-	if is, err := fleet.AnyRunning(t.Context(), natstest.Start(t)); is || err != nil {
-		t.Errorf("somebody runs: %t, %v", is, err)
-	}
+	virtual.Test(t, func(t *testing.T, conn *natsconf.Conn) {
+		if is, err := fleet.AnyRunning(t.Context(), conn); is || err != nil {
+			t.Errorf("somebody runs: %t, %v", is, err)
+		}
+	})
 }
 
 // A process that answers late counts.
 func TestLateAnswerCounts(t *testing.T) {
 	t.Parallel()
-	conn := natstest.Start(t)
+	virtual.Test(t, lateAnswerCounts)
+}
+
+func lateAnswerCounts(t *testing.T, conn *natsconf.Conn) {
 	anybody := func() bool {
 		t.Helper()
 		is, err := fleet.AnyRunning(t.Context(), conn)
