@@ -143,9 +143,8 @@ func TestWhatIsTriedAgain(t *testing.T) {
 		"key, a proxy's word": {
 			"k-1", []func(http.ResponseWriter){say(502, "", "<html>"), begun}, 2, false,
 		},
-		"key, refused":         {"k-1", []func(http.ResponseWriter){refused, begun}, 1, true},
-		"key, rate limited":    {"k-1", []func(http.ResponseWriter){limited, begun}, 1, true},
-		"key, never available": {"k-1", []func(http.ResponseWriter){away}, 6, true},
+		"key, refused":      {"k-1", []func(http.ResponseWriter){refused, begun}, 1, true},
+		"key, rate limited": {"k-1", []func(http.ResponseWriter){limited, begun}, 1, true},
 		"key, used for another": {
 			"k-1", []func(http.ResponseWriter){say(422, "", `{"code":"idempotency_key_reused"}`)}, 1, true,
 		},
@@ -180,6 +179,40 @@ func TestWhatIsTriedAgain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A service that is not available is tried again for a while, with the same key.
+func TestNeverAvailable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{answers: []func(http.ResponseWriter){away}}
+		c, err := client.New("https://verify.example.com", apiKey, client.WithHTTPClient(&http.Client{
+			Transport: inMemory{s},
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := verification
+		v.IdempotencyKey = "k-1"
+		if _, err := c.Start(t.Context(), v); err == nil || len(s.requests()) != 6 {
+			t.Errorf("%d tries, %v", len(s.requests()), err)
+		}
+		for _, a := range s.requests() {
+			if a.idempotency != "k-1" {
+				t.Errorf("asked with idempotency key %q", a.idempotency)
+			}
+		}
+	})
+}
+
+// inMemory passes requests directly to a handler.
+type inMemory struct{ http.Handler }
+
+func (m inMemory) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer := httptest.NewRecorder()
+	m.ServeHTTP(answer, r)
+	resp := answer.Result()
+	resp.Request = r
+	return resp, nil
 }
 
 func TestStartKeepsToItsContext(t *testing.T) {

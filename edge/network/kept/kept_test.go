@@ -133,7 +133,7 @@ func TestIdleConnectionIsClosed(t *testing.T) {
 		close(closed)
 	})
 	c := newClient(t, p)
-	kept.KeepFor(c.Transport, kept.IdleTime)
+	kept.KeepFor(c.Transport, kept.IdleTime/100)
 	c.must(http.MethodPost, "/")
 	<-closed
 	if n := kept.Idle(c.Transport, ""); n != 0 {
