@@ -3,9 +3,12 @@ package dispatcher
 import (
 	"cmp"
 	"context"
+	crypto "crypto/rand"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -104,7 +107,12 @@ type Config struct {
 	// UnreadablePause is how long a message that this process cannot read waits for its next try. Default 1
 	// min.
 	UnreadablePause time.Duration
-	Now             func() time.Time // the store's time when nil
+	// Reconcile is how long after a look for deliveries that no dispatcher has the next one follows, at the
+	// latest. Default 2 min.
+	Reconcile time.Duration
+	// LosesFacts is set if the store may lose facts that it has confirmed, and go on: it does not sync each.
+	LosesFacts bool
+	Now        func() time.Time // the store's time when nil
 	// Random draws the pauses, in [0, 1); rand.Float64 when nil.
 	Random func() float64
 }
@@ -134,6 +142,7 @@ func (c Config) withDefaults() Config {
 	c.ScheduleFrom = cmp.Or(c.ScheduleFrom, topology.AckWait)
 	c.BreakerOpen = cmp.Or(c.BreakerOpen, 10*time.Second)
 	c.UnreadablePause = cmp.Or(c.UnreadablePause, time.Minute)
+	c.Reconcile = cmp.Or(c.Reconcile, 2*time.Minute)
 	if c.Now == nil {
 		c.Now = c.Conn.Clock.Now
 	}
@@ -141,6 +150,14 @@ func (c Config) withDefaults() Config {
 		c.Random = rand.Float64
 	}
 	return c
+}
+
+func workerName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return host + "." + strconv.Itoa(os.Getpid()) + "." + crypto.Text()[:6]
 }
 
 func (c Config) validate() error {
@@ -181,6 +198,7 @@ type metrics struct {
 	breakers  *prometheus.GaugeVec // by state
 	backlog   *prometheus.GaugeVec // by where it waits
 	oldest    prometheus.Gauge
+	strays    prometheus.Counter
 	known     prometheus.Gauge
 	took      prometheus.Histogram
 }
@@ -222,6 +240,11 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "verifyd_delivery_oldest_seconds",
 			Help: "Age of the oldest delivery of the whole service that has not ended; 0 when there is none.",
 		}),
+		strays: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "verifyd_delivery_strays_total",
+			Help: "Deliveries that had not ended and that no message brought to a dispatcher any more; " +
+				"they were handed in.",
+		}),
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "verifyd_delivery_receipt_seconds",
 			Help: "From when the callback became due (the completion, or the request to send it again) to " +
@@ -231,7 +254,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	}
 	if r != nil {
 		r.MustRegister(m.attempts, m.notSent, m.conflicts, m.inFlight, m.held, m.breakers, m.backlog,
-			m.oldest, m.known, m.took)
+			m.oldest, m.strays, m.known, m.took)
 	}
 	return m
 }

@@ -76,6 +76,14 @@ func neverTried(first bool, completed, now time.Time) bool {
 	return first && now.Sub(completed) < topology.AckWait
 }
 
+// mayHaveSent reports whether the next attempt of a stray delivery may have been sent under a claim that was
+// lost, in a store that may lose facts. If the policy sends the last result again, it may be sent in any
+// case.
+func mayHaveSent(d facts.Delivery, losesFacts bool) bool {
+	last, _ := lastResult(d.Attempts)
+	return losesFacts && d.State == facts.DeliveryDue && (last == nil || last.Next.IsZero())
+}
+
 // ownOpen reports whether the last attempt is open and belongs to the worker.
 func ownOpen(attempts []facts.Attempt, worker string) bool {
 	n := len(attempts)

@@ -2,9 +2,6 @@ package dispatcher
 
 import (
 	"context"
-	"crypto/rand"
-	"os"
-	"strconv"
 	"time"
 
 	"github.com/thejerf/suture/v4"
@@ -33,6 +30,7 @@ type Dispatcher struct {
 
 	destinations *registry
 	meter        *meter
+	reconciler   *reconciler
 }
 
 // New returns a dispatcher. It does nothing until served.
@@ -49,7 +47,9 @@ func New(c Config) (*Dispatcher, error) {
 		claims:    bounds.NewGate(maxPendingClaims),
 	}
 	d.budget.Measure(c.Metrics)
-	return &Dispatcher{shared: d, destinations: newRegistry(d), meter: &meter{d: d}}, nil
+	return &Dispatcher{
+		shared: d, destinations: newRegistry(d), meter: &meter{d: d}, reconciler: &reconciler{d: d},
+	}, nil
 }
 
 // String names the actor in the supervisor's log.
@@ -71,6 +71,7 @@ func (d *Dispatcher) Serve(ctx context.Context) error {
 	supervisor.Add(d.held)
 	supervisor.Add(d.meter)
 	supervisor.Add(&rescheduler{d: d.shared})
+	supervisor.Add(d.reconciler)
 	supervisor.Add(&grace{d: d.shared})
 	if d.c.Pauses != nil {
 		supervisor.Add(&pauser{r: d.destinations})
@@ -91,17 +92,13 @@ func (d *Dispatcher) abortable(ctx context.Context) (context.Context, context.Ca
 	return work, func() { stop(); abort() }
 }
 
-func workerName() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	return host + "." + strconv.Itoa(os.Getpid()) + "." + rand.Text()[:6]
-}
-
 // Hosts returns the receiver hosts at which something waits in this process, or that do not answer, worst
 // first.
 func (d *Dispatcher) Hosts() []fleet.Host { return d.destinations.worst() }
 
 // Backlog returns the last measured backlog of the whole service; nil before the first measurement.
 func (d *Dispatcher) Backlog() *fleet.Backlog { return d.meter.backlog.Load() }
+
+// Strays returns the deliveries that this process has handed in because no dispatcher had them; nil if there
+// were none.
+func (d *Dispatcher) Strays() *fleet.Strays { return d.reconciler.strays.Load() }

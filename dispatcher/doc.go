@@ -23,7 +23,7 @@
 //     callback) writes one request once and repeats nothing.
 //   - A silent loss. A completion is acknowledged only once nothing is left to send, or a schedule that
 //     brings it back is stored. If the owner of a claim ended, any process that reads the claim settles it as
-//     unknown, after Claim.SettleAfter.
+//     unknown, after Claim.SettleAfter. A delivery whose messages are lost is found (reconciler).
 //   - A claim spent on nothing. DNS, address check, TCP and TLS come before the claim. If they fail, provably
 //     nothing was sent, and the delivery is tried again later.
 //   - Endless work on a message that cannot be read. facts.ErrUnreadable defines what it means; it is
@@ -48,10 +48,11 @@
 // on first use and retired when idle. It alone owns the connections to the host and bounds how many
 // deliveries to it are under way. It stops dialling for a while if the host does not answer (a circuit
 // breaker, probed by one delivery) or if an operator has paused it. The meter measures the backlog, and the
-// rescheduler stores again the schedules that JetStream has forgotten. Queues and idle connections of a
-// destination belong to one account each. Over all destinations the budget bounds the attempts under way and
-// grants each account a fair share (package bounds). An account at its share waits by itself, without a
-// goroutine. A pause below 30 s is a delayed nak; a longer one a message schedule, and the delivery's own
-// message is acknowledged. Two contexts: the one of Serve stops taking work, and after DrainTimeout work
-// under way is aborted; storing a result is never cancelled.
+// rescheduler stores again the schedules that JetStream has forgotten. The reconciler hands in deliveries
+// that have not ended and of which no message is left. Queues and idle connections of a destination belong
+// to one account each. Over all destinations the budget bounds the attempts under way and grants each
+// account a fair share (package bounds). An account at its share waits by itself, without a goroutine. A
+// pause below 30 s is a delayed nak; a longer one a message schedule, and the delivery's own message is
+// acknowledged. Two contexts: the one of Serve stops taking work, and after DrainTimeout work under way is
+// aborted; storing a result is never cancelled.
 package dispatcher

@@ -33,6 +33,7 @@ import (
 //	schedule, ack       shared.dispose, shared.schedule
 //	person              Writer.Resend
 //	loss                Recovery.CloseLost
+//	reconcile           reconciler.handIn
 //
 // TestModelNamesTheCode holds these names, TestModelAllowsWhatWasSeen the order of the facts.
 //
@@ -43,7 +44,8 @@ import (
 // store's time does, by which processes judge); a connection breaks before the first byte; the receiver gets
 // the POST or half of it, and answers or not; something that verifyd did not write is stored in a fact's
 // place, or as a hint; the service is stopped, its store has lost any of the facts, is recovered, and gives
-// everything anew; the outcome leaves the store at the end of its life, and its facts with it, whatever a
+// everything anew; the store loses a hint, and the facts of the last attempt with it, and goes on;
+// the outcome leaves the store at the end of its life, and its facts with it, whatever a
 // worker has read before.
 //
 // What it leaves out: pauses of hosts, listeners, breakers, shares and queues, which decide when something
@@ -73,6 +75,7 @@ type decisions struct {
 	standing       func(facts.Result, time.Time) disposition
 	acknowledges   func(disposition, bool) bool
 	afterLoss      func(facts.AttemptFacts, sessions.Outcome, int) (facts.Delivery, []int, error)
+	mayHaveSent    func(facts.Delivery, bool) bool
 
 	looksAgain  bool // for a request, once a presumed result is stored
 	overwrites  bool // a publish does not expect its subject to be empty
@@ -97,7 +100,7 @@ func realDecisions() decisions {
 		abandoned:  func(s decision) facts.Verdict { return abandoned(s).Verdict },
 		earlier:    withEarlierVerdict,
 		lastResult: lastResult, standing: standing, acknowledges: disposition.acknowledges,
-		afterLoss: facts.AttemptFacts.AfterLoss,
+		afterLoss: facts.AttemptFacts.AfterLoss, mayHaveSent: mayHaveSent,
 	}
 }
 
@@ -122,6 +125,8 @@ type world struct {
 	losses     uint8
 	schedules  bool    // a pause may be kept by a message schedule
 	ages       bool    // the outcome and its facts may leave the store
+	lostHints  uint8   // how often the store may lose hints
+	losesFacts bool    // with them it loses the facts of the last attempt, as by a power cut
 	skews      []uint8 // of the second worker's clock: 0, 1 (10 s ahead), 2 (an hour ahead)
 }
 
@@ -161,6 +166,7 @@ type deliveryState struct {
 	junk        uint8
 	unanswered  uint8
 	losses      uint8
+	lostHints   uint8
 	before      uint8 // the last attempt that was made, or may have been, before the last loss
 	limbo       [modelLimbo]inFlight
 	worker      [modelWorkers]workerState
@@ -336,7 +342,8 @@ func codeOf(r facts.Result) uint8 {
 func (m *model) initial() (states []deliveryState) {
 	for _, skew := range m.skews {
 		s := deliveryState{completion: 1, kills: m.kills, replays: m.replays, resendsLeft: m.resends,
-			junk: m.junk, unanswered: m.unanswered, losses: m.losses}
+			junk: m.junk, unanswered: m.unanswered, losses: m.losses,
+			lostHints: m.lostHints}
 		if m.releases > 0 {
 			s.completion = 2
 		}

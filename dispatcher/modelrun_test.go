@@ -40,6 +40,10 @@ var worlds = map[string]world{
 	"a damaged store, at least once": {
 		workers: 1, room: 3, policy: sessions.PolicyAtLeastOnce, losses: 1,
 	},
+	"a lost hint": {room: 2, policy: sessions.PolicyOnce, schedules: true, lostHints: 1},
+	"a power cut": {
+		room: 2, policy: sessions.PolicyOnce, schedules: true, lostHints: 1, losesFacts: true,
+	},
 }
 
 func explore(w world, d decisions, states int) modelcheck.Report {
@@ -203,6 +207,9 @@ var faults = []struct {
 			_, closed, err := f.AfterLoss(o, last)
 			return facts.Delivery{}, slices.DeleteFunc(closed, func(n int) bool { return n > last }), err
 		}
+	}, brokenTexts[3]},
+	{"a stray delivery is sent, whatever may be lost", "a power cut", func(d *decisions) {
+		d.mayHaveSent = func(facts.Delivery, bool) bool { return false }
 	}, brokenTexts[3]},
 	{"who asked is forgotten", "requests that replace each other", func(d *decisions) {
 		d.mayBeRequested = func(decision, []facts.Attempt) bool { return false }

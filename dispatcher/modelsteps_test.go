@@ -108,6 +108,57 @@ func (st *stepper) world() {
 	if s.losses > 0 {
 		st.loss()
 	}
+	st.lose()
+	if m.lostHints > 0 && m.stray(s) {
+		st.does(modelcheck.Event{From: "Reconciler", To: "Stream", Text: "hands a stray delivery in"},
+			m.reconcile)
+	}
+}
+
+// lose yields the loss of hints and, by a power cut, of the last attempt's facts, after the messages that
+// led to them were acknowledged.
+func (st *stepper) lose() {
+	m, s := st.m, &st.s
+	n := m.last(s)
+	switch {
+	case s.lostHints == 0:
+	case m.losesFacts && n > 0 && s.completion == 0 && s.resendMsg == 0:
+		st.does(chance(modelcheck.Event{From: "Stream", Text: "loses what was not synced"}),
+			func(s *deliveryState) {
+				s.lostHints--
+				s.schedule, s.retry, s.limbo = 0, 0, [modelLimbo]inFlight{}
+				s.claim[n], s.result[n] = 0, 0
+				for w := range s.worker {
+					s.forget(w, byNobody, byNobody)
+					s.worker[w] = workerState{skew: s.worker[w].skew}
+				}
+			})
+	case !m.losesFacts && (s.schedule != 0 || s.retry != 0):
+		st.does(chance(modelcheck.Event{From: "Stream", Text: "loses a hint"}), func(s *deliveryState) {
+			s.lostHints--
+			s.schedule, s.retry = 0, 0
+		})
+	}
+}
+
+// stray reports whether a delivery has not ended, and nothing brings it to a worker.
+func (m *model) stray(s *deliveryState) bool {
+	return s.completion == 0 && s.resendMsg&^s.resendJunk == 0 && s.schedule == 0 && s.retry == 0 &&
+		m.deliveryOf(s).Open()
+}
+
+// reconcile is reconciler.handIn. Its claim can be settled at once.
+func (m *model) reconcile(s *deliveryState) {
+	d := m.deliveryOf(s)
+	n := len(d.Attempts) + 1 - m.releases
+	switch {
+	case !m.mayHaveSent(d, m.losesFacts):
+	case n > m.room:
+		s.beyond = true
+	default:
+		s.claim[n], s.age, s.dated = byNobody, m.oldest, 0
+	}
+	s.schedule = 1
 }
 
 // nextLife brings the outcome nearer to the end of its life, or lets it leave with its facts. By then a claim

@@ -399,8 +399,7 @@ func (m *model) brokenBy(s deliveryState) string {
 			segment = n + 1
 		}
 	}
-	if s.completion == 0 && s.resendMsg&^s.resendJunk == 0 && s.schedule == 0 && s.retry == 0 &&
-		m.deliveryOf(&s).Open() {
+	if m.lostHints == 0 && m.stray(&s) {
 		return "a delivery has no verdict, and nothing leads to one"
 	}
 	return ""

@@ -220,9 +220,10 @@ func (r *Reader) KeptUntil(ctx context.Context, stream string, m *jetstream.RawS
 
 // ConsumerState is the position of a durable consumer.
 type ConsumerState struct {
-	Waiting uint64 // messages that it has not delivered yet
-	Given   uint64 // messages delivered and not acknowledged
-	Floor   uint64 // every message up to this sequence of the stream is acknowledged
+	Waiting   uint64 // messages that it has not delivered yet
+	Given     uint64 // messages delivered and not acknowledged
+	Floor     uint64 // every message up to this sequence of the stream is acknowledged
+	Delivered uint64 // every message up to this sequence of the stream was delivered
 }
 
 // ConsumerState asks a consumer's leader. Its errors are ErrNotFound and ErrUnavailable.
@@ -243,7 +244,7 @@ func (r *Reader) ConsumerState(ctx context.Context, stream, consumer string) (_ 
 // ConsumerStateOf returns the state that a consumer reported.
 func ConsumerStateOf(i *jetstream.ConsumerInfo) ConsumerState {
 	return ConsumerState{Waiting: i.NumPending, Given: uint64(i.NumAckPending), //nolint:gosec // a count
-		Floor: i.AckFloor.Stream}
+		Floor: i.AckFloor.Stream, Delivered: i.Delivered.Stream}
 }
 
 // SequenceAt returns the first sequence whose message was stored at or after an instant (StoredAt); one past

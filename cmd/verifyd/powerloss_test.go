@@ -25,10 +25,16 @@ func (c *child) cut(t *testing.T, d *natstest.Disk) {
 	if err := c.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	loseUnsynced(t, d, c.kill)
+}
+
+// loseUnsynced makes a disk lose what is not on it, after what uses it was ended.
+func loseUnsynced(t *testing.T, d *natstest.Disk, end func()) {
+	t.Helper()
 	left := d.Image + ".left"
 	for _, step := range []func() error{
 		func() error { return exec.Command("cp", "--sparse=always", d.Image, left).Run() },
-		func() error { c.kill(); return nil },
+		func() error { end(); return nil },
 		d.Unmount,
 		func() error { return d.Mount(left) },
 		func() error { return forgetMemory(d.At) },
@@ -96,6 +102,35 @@ func TestPowerLoss(t *testing.T) {
 				t.Errorf("the user's session is %s, its delivery %s, %d POSTs", v.State, v.Delivery.State, n)
 			}
 		})
+	}
+}
+
+// The power is cut right after the service has stopped: what it acknowledged is on the disk, also with
+// VERIFYD_SYNC=interval.
+func TestPowerLossAfterAStop(t *testing.T) {
+	t.Parallel()
+	natstest.NeedsEmbedded(t, "what its disk has synced")
+	prove.Only(t, "disk", "it makes filesystems")
+	c := newChild(t)
+	disk := natstest.NewDisk(t, filepath.Join(c.dir, "store"))
+	t.Cleanup(func() { c.kill() }) // before the filesystem goes
+	c.env = append(c.env, "VERIFYD_SYNC=interval")
+	c.start(t)
+	a := api{base: c.base(), key: c.makeKey(t, "Harbor Guild", "--rate-limit", "100000/s")}
+	a.knownSoon(t)
+	s, ok := a.tryInit(t, c.inbox.CallbackURL())
+	if !ok {
+		t.Fatal("no session")
+	}
+	c.stop(t)
+	loseUnsynced(t, disk, func() {})
+	if !c.restarts(t) {
+		t.Fatalf("it does not start:\n%s", c.log)
+	}
+	lost := gone(t, a, []demo.Started{s})
+	t.Logf("figures: 1 acknowledged, %d lost", lost)
+	if lost != 0 {
+		t.Error("the session is lost")
 	}
 }
 

@@ -11,6 +11,8 @@ type Damage struct {
 	Stream string `json:"stream"`
 	What   string `json:"what"` // for people
 	Lost   uint64 `json:"lost"` // messages, at most; 0: it is not known how many
+	// the first sequence that may be lost; 0: not known
+	First uint64 `json:"first,omitempty"`
 	// when the first was stored, as far as the messages before it show; zero: not known
 	From time.Time `json:"from,omitzero"`
 	To   time.Time `json:"to,omitzero"`    // and the last

@@ -83,12 +83,15 @@ func tryStore(t *testing.T, dir string) (conn *natsconf.Conn, stop func(), err e
 	return tryStoreAs(t, dir, embedded.SyncAlways)
 }
 
-func tryStoreAs(t *testing.T, dir string, sync embedded.SyncMode) (conn *natsconf.Conn, stop func(),
-	err error) {
+func tryStoreAs(t *testing.T, dir string, sync embedded.SyncMode,
+	change ...func(*embedded.Server)) (conn *natsconf.Conn, stop func(), err error) {
 	t.Helper()
 	e, err := embedded.Open(embedded.Options{DataDir: dir, Sync: sync, Log: zerolog.Nop()})
 	if err != nil {
 		return nil, nil, err
+	}
+	for _, c := range change {
+		c(e)
 	}
 	served := make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())

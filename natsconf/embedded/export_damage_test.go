@@ -1,5 +1,7 @@
 package embedded
 
+import "time"
+
 // WitnessHas reports whether the witness of a data directory has these sequences for these streams.
 func WitnessHas(dataDir string, last map[string]uint64) bool {
 	w, err := readWitness(dataDir)
@@ -24,6 +26,18 @@ func WitnessFloor(dataDir, stream, consumer string) uint64 {
 	}
 	return 0
 }
+
+// WitnessSettled returns the last sequence of a stream that is on the disk, as the witness has it.
+func WitnessSettled(dataDir, stream string) uint64 {
+	w, err := readWitness(dataDir)
+	if err != nil || w.mark(stream) == nil {
+		return 0
+	}
+	return w.mark(stream).Settled
+}
+
+// SettleWithin sets within what time the server's writes are on the disk.
+func (e *Server) SettleWithin(d time.Duration) { e.settling.within = d }
 
 // WriteWitness writes the witness of an empty store.
 func (e *Server) WriteWitness() error { return e.writeWitness(initialWitness()) }

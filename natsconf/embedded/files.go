@@ -34,14 +34,11 @@ type files struct {
 	recovering bool // a recovery opened them
 	witnessing sync.Mutex
 
+	settling  settling
 	inspected bool              // they were checked against what they must have
 	minLast   map[string]uint64 // the last sequence that each stream must have
 	counted   *mark             // the counters that there must be
 }
-
-// recencyLost is how far back a power cut may remove messages that are not synced one by one: the server
-// syncs them every two minutes.
-const recencyLost = 10 * time.Minute
 
 // neverDeleted are the streams whose messages leave only by age, so that a gap is a loss.
 var neverDeleted = []string{topology.StreamCompletions, topology.StreamAudit}
@@ -69,6 +66,11 @@ type inspection struct {
 	witness *witness // nil: there is none
 	streams map[string]storefile.Stream
 	minor   []Damage // of streams that may lose it
+}
+
+// lost reports whether a stream has lost something that it may lose.
+func (i *inspection) lost(stream string) bool {
+	return slices.ContainsFunc(i.minor, func(d Damage) bool { return d.Stream == stream })
 }
 
 func (f *files) inspect() (*inspection, error) {
@@ -103,30 +105,39 @@ func (f *files) inspect() (*inspection, error) {
 
 // mayLose reports whether a loss breaks no promise: no promise depends on the stream, or the operator has
 // chosen to sync in intervals and the messages were stored shortly before the process ended without closing
-// the store.
+// the store. The message before them may be of any age: a store may have been quiet.
 func (f *files) mayLose(name string, d Damage, w *witness) bool {
-	if slices.Contains(topology.Unsynced, name) {
+	switch {
+	case slices.Contains(topology.Unsynced, name):
 		return true
+	case f.sync != SyncInterval, w == nil, w.Clean:
+		return false
+	case w.Settled.IsZero(): // of an older build
+		return d.From.After(w.At.Add(-recencyLost))
 	}
-	return f.sync == SyncInterval && w != nil && !w.Clean && d.From.After(w.At.Add(-recencyLost))
+	m := w.mark(name)
+	return d.First > 0 && (m == nil || d.First > m.Settled)
 }
 
 // judge returns what a stream lacks.
 func (f *files) judge(s storefile.Stream, w *witness) (damages []Damage) {
 	m := w.mark(s.Name)
 	if m != nil && m.Last > 0 && len(s.Blocks) == 0 {
-		return []Damage{{Stream: s.Name, What: "its files are gone", Lost: m.Messages, To: w.At}}
+		return []Damage{
+			{Stream: s.Name, What: "its files are gone", Lost: m.Messages, First: m.First, To: w.At},
+		}
 	}
 	for _, h := range s.Holes {
 		damages = append(damages, Damage{
 			Stream: s.Name, What: fmt.Sprintf("%d bytes at offset %d are damaged", h.Bytes, h.Offset),
 			File: f.relative(h.File),
-			Lost: h.Gap.Count(), From: h.Gap.From, To: h.Gap.To,
+			Lost: h.Gap.Count(), First: h.Gap.First, From: h.Gap.From, To: h.Gap.To,
 		})
 	}
 	if m != nil && s.Last < m.Last {
 		damages = append(damages, Damage{
-			Stream: s.Name, What: "its end is missing", Lost: m.Last - s.Last, From: s.LastAt, To: w.At,
+			Stream: s.Name, What: "its end is missing", Lost: m.Last - s.Last, First: s.Last + 1,
+			From: s.LastAt, To: w.At,
 		})
 	}
 	known := uint64(0)
@@ -138,7 +149,7 @@ func (f *files) judge(s storefile.Stream, w *witness) (damages []Damage) {
 		first, last := s.Gaps[0], s.Gaps[len(s.Gaps)-1]
 		damages = append(damages, Damage{
 			Stream: s.Name, What: "messages are missing in its midst", Lost: s.Missing - known,
-			From: first.From, To: last.To,
+			First: first.First, From: first.From, To: last.To,
 		})
 	}
 	return append(damages, judgeBlocks(s, m, w)...)

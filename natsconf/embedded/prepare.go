@@ -27,12 +27,14 @@ func (f *files) prepare() error {
 	if _, damaged := errors.AsType[*DamageError](err); err != nil && (!damaged || !f.recovering) {
 		return err
 	}
+	f.settling.resume(found.witness)
 	if f.recovering {
 		found.witness = initialWitness() // everything is redelivered; ended deliveries stay ended
 	}
-	if slices.ContainsFunc(found.minor, func(d Damage) bool { return d.Stream == topology.StreamRetries }) {
-		// What was acknowledged may have waited in a lost schedule. Without the loss of one it had ended, or
-		// waits: to deliver it again could only repeat a POST.
+	if found.lost(topology.StreamRetries) && !found.lost(topology.StreamCompletions) {
+		// What was acknowledged may have waited in a lost schedule, and its facts are whole. Without the loss
+		// of a schedule it had ended, or waits; if facts are lost too, it may have ended: to deliver it again
+		// could repeat a POST. Dispatchers find what is left without a schedule.
 		found.witness.beginAnew()
 	}
 	if err := f.makeReady(found); err != nil {
@@ -44,7 +46,9 @@ func (f *files) prepare() error {
 			f.minLast[name] = s.Last
 		}
 	}
-	f.counted = found.witness.mark(topology.StreamUsage)
+	if !found.lost(topology.StreamUsage) {
+		f.counted = found.witness.mark(topology.StreamUsage)
+	}
 	f.inspected = true
 	return nil
 }

@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -28,6 +29,9 @@ const (
 	// when all of it is on the disk or the store has failed, so that the file is less than a second behind.
 	witnessEvery   = 400 * time.Millisecond
 	witnessVersion = 1
+	// recencyLost is how far back from the last writes a power cut may remove messages that are not synced
+	// one by one: the server syncs them every two minutes.
+	recencyLost = 10 * time.Minute
 )
 
 // witness is what the embedded store held at an instant. It is kept next to the store, so that a start
@@ -36,6 +40,9 @@ type witness struct {
 	Version int       `json:"v"`
 	At      time.Time `json:"at"`
 	Clean   bool      `json:"clean"` // the store was closed then, and not opened since
+	// Settled is the instant before which what was stored is on the disk, also with SyncInterval; zero: an
+	// older build wrote it.
+	Settled time.Time `json:"settled,omitzero"`
 	Streams []mark    `json:"streams"`
 }
 
@@ -45,6 +52,7 @@ type mark struct {
 	First    uint64        `json:"first"`
 	Last     uint64        `json:"last"`
 	Messages uint64        `json:"messages"`
+	Settled  uint64        `json:"settled,omitempty"` // the last sequence at that instant
 	Deleted  uint64        `json:"deleted,omitempty"` // of the sequences between First and Last
 	Blocks   []uint32      `json:"blocks,omitempty"`
 	MaxAge   time.Duration `json:"max_age,omitempty"`
@@ -70,6 +78,53 @@ func (w *witness) mark(stream string) *mark {
 		}
 	}
 	return nil
+}
+
+// settling remembers how far the streams were, for as long as it may take until that is on the disk.
+type settling struct {
+	within  time.Duration // recencyLost when zero
+	samples []sample      // the oldest first
+}
+
+// sample is the last sequence of each stream at an instant.
+type sample struct {
+	at   time.Time
+	last map[string]uint64
+}
+
+// resume begins with what the witness of an earlier process knew.
+func (s *settling) resume(w *witness) {
+	if w == nil {
+		return
+	}
+	settled, last := map[string]uint64{}, map[string]uint64{}
+	for _, m := range w.Streams {
+		settled[m.Name], last[m.Name] = m.Settled, m.Last
+	}
+	s.samples = []sample{{time.Time{}, settled}, {w.At, last}}
+}
+
+// note takes what the streams hold now, and sets which of it is on the disk: what they held at the instant
+// that it returns.
+func (s *settling) note(now time.Time, marks []mark) (settled time.Time) {
+	within := cmp.Or(s.within, recencyLost)
+	if n := len(s.samples); n == 0 || now.Sub(s.samples[n-1].at) >= within/10 {
+		last := map[string]uint64{}
+		for _, m := range marks {
+			last[m.Name] = m.Last
+		}
+		s.samples = append(s.samples, sample{now, last})
+	}
+	settled = now.Add(-within)
+	for len(s.samples) > 1 && !s.samples[1].at.After(settled) {
+		s.samples = s.samples[1:]
+	}
+	for i := range marks {
+		if !s.samples[0].at.After(settled) {
+			marks[i].Settled = s.samples[0].last[marks[i].Name]
+		}
+	}
+	return settled
 }
 
 // initialWitness returns a witness with only the durable consumers, each at its stream's beginning.
@@ -176,6 +231,7 @@ func (e *Server) keepWitness(ns *server.Server, stop <-chan struct{}) {
 	tick := time.NewTicker(witnessEvery)
 	defer tick.Stop()
 	var seen, written []mark
+	var settled time.Time // of seen
 	for {
 		select {
 		case <-stop:
@@ -189,10 +245,10 @@ func (e *Server) keepWitness(ns *server.Server, stop <-chan struct{}) {
 		if seen != nil && !reflect.DeepEqual(seen, written) {
 			written = seen
 			e.saveWitness(&witness{
-				Version: witnessVersion, At: time.Now().UTC(), Streams: e.withBlocks(seen),
+				Version: witnessVersion, At: time.Now().UTC(), Settled: settled, Streams: e.withBlocks(seen),
 			})
 		}
-		seen = now
+		seen, settled = now, e.settling.note(time.Now().UTC(), now)
 	}
 }
 
@@ -235,12 +291,22 @@ func StreamFolder(dataDir, name string) string {
 func (f *files) streamFolder(name string) string { return StreamFolder(f.dataDir, name) }
 
 // saveCleanWitness records what the closed store holds, with digests of the files that have no checksum of
-// their own.
+// their own. The server does not sync what it closes.
 func (e *Server) saveCleanWitness(marks []mark) {
 	if e.Failure() != nil || marks == nil {
 		return
 	}
-	w := &witness{Version: witnessVersion, At: time.Now().UTC(), Clean: true, Streams: e.withBlocks(marks)}
+	for _, m := range marks {
+		if err := storefile.Sync(e.streamFolder(m.Name)); err != nil {
+			e.log.Warn().Err(err).Str("stream", m.Name).Msg("a closed stream could not be synced")
+			return // the next start takes it for a store that was not closed
+		}
+	}
+	now := time.Now().UTC()
+	settled := e.settling.note(now, marks)
+	w := &witness{
+		Version: witnessVersion, At: now, Clean: true, Settled: settled, Streams: e.withBlocks(marks),
+	}
 	for _, m := range w.Streams {
 		for i, c := range m.Consumers {
 			// without one its position is set at the next start

@@ -49,6 +49,16 @@ type Process struct {
 	Copy  *Copy  `json:"copy,omitempty"` // of a process that keeps a copy of its store elsewhere
 	// of a dispatcher: the whole service's, as last measured
 	Backlog *Backlog `json:"backlog,omitempty"`
+	// of a dispatcher: the deliveries that it has handed in because no dispatcher had them; nil if none
+	Strays *Strays `json:"strays,omitempty"`
+}
+
+// Strays are deliveries that had not ended and that no dispatcher had, nor would get. A dispatcher has handed
+// them in.
+type Strays struct {
+	Found   int       `json:"found"`   // since the process started
+	Last    time.Time `json:"last"`    // when the last was found
+	Session string    `json:"session"` // the last one's
 }
 
 // Backlog counts the deliveries of the whole service that have not ended, by where they wait; see

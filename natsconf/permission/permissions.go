@@ -116,7 +116,7 @@ var accesses = map[Role][]access{
 	},
 	RoleDispatcher: {
 		{topology.StreamSessionKeys, nil, single},
-		{topology.StreamCompletions, []string{"claim.*.*", "result.*.*"}, single},
+		{topology.StreamCompletions, []string{"claim.*.*", "result.*.*"}, many},
 		{topology.StreamEvents, []string{"session.not_sent.*"}, unread},
 		{topology.StreamRetries, []string{"schedule.*"}, many},
 		{topology.StreamUsage, []string{"stat.*.*.*"}, unread},

@@ -44,6 +44,7 @@ type Fault struct {
 	Unanswered   bool          // it arrives, and its answer is lost
 	AnswerLate   time.Duration // its answer arrives that much later
 	NoResponders bool          // no leader: the sender gets "no responders", and nothing is done
+	Forgotten    bool          // of a publish: it is stored and answered, and the store loses it
 	Again        time.Duration // of a delivery: it is redelivered that much later, as if no client held it
 }
 

@@ -51,6 +51,9 @@ func (s *stream) publish(m wireMsg, fault Fault) {
 	case duplicate:
 		answer["duplicate"] = true
 	}
+	if fault.Forgotten {
+		s.drop(func(m *message) bool { return m == p })
+	}
 	s.reply(m.reply, fault, answer)
 	s.deliver()
 }

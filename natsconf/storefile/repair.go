@@ -84,6 +84,20 @@ func SyncFolder(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
+// Sync syncs a stream's block files as they are.
+func Sync(folder string) error {
+	numbers, err := Blocks(folder)
+	if err != nil || len(numbers) == 0 {
+		return err
+	}
+	for _, n := range numbers {
+		if err := SyncFolder(BlockPath(folder, n)); err != nil { // the same for a file
+			return fmt.Errorf("sync block %d: %w", n, err)
+		}
+	}
+	return SyncFolder(filepath.Join(folder, BlockFolder))
+}
+
 // settledBlocks is how many blocks at the end of a stream may hold data that was written but never synced: a
 // write, or a batch of them, begins in one and ends at most in the next.
 const settledBlocks = 2

@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/topology"
+	"verifyd/sessions"
 	"verifyd/sessions/facts"
 	"verifyd/sessions/records"
 )
@@ -68,6 +72,47 @@ func (st *Lists) Overdue(ctx context.Context, by time.Duration) ([]facts.Retry, 
 		}
 	}
 	return overdue, nil
+}
+
+// Hints are the messages that bring deliveries to a dispatcher.
+type Hints struct {
+	// ConsumerState is that of completions, and of requests to send one again.
+	natsconf.ConsumerState
+	// Retries holds what waits in a schedule, or has come due and was not dealt with.
+	Retries map[sessions.ID]bool
+}
+
+// Hints reads the hints from the leaders. A message is dealt with only when its delivery has ended, or the
+// next one is stored. So hints are read in the order in which one replaces another, and a delivery that has
+// not ended is in what was read, whatever happens meanwhile. Its error is natsconf.ErrUnavailable.
+func (st *Lists) Hints(ctx context.Context) (Hints, error) {
+	h := Hints{Retries: map[sessions.ID]bool{}}
+	var states []natsconf.ConsumerState
+	for _, c := range topology.DispatcherConsumers() {
+		state, err := st.Conn.ConsumerState(ctx, c.Stream, c.Config.Durable)
+		if err != nil && !errors.Is(err, natsconf.ErrNotFound) { // the dispatcher creates it
+			return Hints{}, fmt.Errorf("read the hints: %w", err)
+		}
+		states = append(states, state)
+	}
+	h.ConsumerState = states[0]
+	read := func(subject string, from uint64) error {
+		return st.Conn.Pages(ctx, topology.StreamRetries, subject, from, math.MaxUint64,
+			func(msgs []jetstream.Msg) error {
+				for _, m := range msgs {
+					h.Retries[facts.OfFact(m.Subject())] = true
+				}
+				return nil
+			})
+	}
+	err := read(records.ScheduleSubject("*"), 1)
+	if err == nil {
+		err = read(records.RetrySubject("*"), states[1].Floor+1)
+	}
+	if err != nil {
+		return Hints{}, fmt.Errorf("read the hints: %w", err)
+	}
+	return h, nil
 }
 
 // backlogOf adds the backlog of one consumer. It reads the first message of each kind that is not

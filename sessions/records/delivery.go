@@ -102,7 +102,7 @@ func (st *Writer) Resend(ctx context.Context, id sessions.ID, by string) (facts.
 		return facts.Resend{}, err
 	}
 	r := facts.Resend{Session: id, Number: number, By: by, At: st.Instant()}
-	data, err := EncodeResend(r)
+	data, err := encodeResend(r)
 	if err != nil {
 		return facts.Resend{}, fmt.Errorf("encode resend: %w", err)
 	}
@@ -158,7 +158,7 @@ func (st *Writer) Schedule(ctx context.Context, r facts.Retry) error {
 	crashpoint.Reach(crashpoint.BeforeSchedule)
 	defer crashpoint.Reach(crashpoint.AfterSchedule)
 	if _, err := st.Retries.Publish(ctx,
-		natsconf.ScheduleMsg(ScheduleSubject(r.Session), retrySubject(r.Session), r.At, data)); err != nil {
+		natsconf.ScheduleMsg(ScheduleSubject(r.Session), RetrySubject(r.Session), r.At, data)); err != nil {
 		return fmt.Errorf("schedule a retry of session %s: %w", r.Session, err)
 	}
 	return nil

@@ -39,8 +39,8 @@ func EncodeClaim(c facts.Claim) ([]byte, error) {
 	return EncodeRecord(claimRecord{factVersions.Newest, c})
 }
 
-// EncodeResend makes the record of a resend.
-func EncodeResend(r facts.Resend) ([]byte, error) {
+// encodeResend makes the record of a resend.
+func encodeResend(r facts.Resend) ([]byte, error) {
 	return EncodeRecord(resendRecord{factVersions.Newest, r})
 }
 

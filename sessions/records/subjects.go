@@ -13,7 +13,8 @@ func CompletionSubject(id sessions.ID) string { return "completion." + string(id
 // ScheduleSubject is the subject of the schedule of a session's next try.
 func ScheduleSubject(id sessions.ID) string { return "schedule." + string(id) }
 
-func retrySubject(id sessions.ID) string { return "retry." + string(id) }
+// RetrySubject is the subject on which a session's next try comes due.
+func RetrySubject(id sessions.ID) string { return "retry." + string(id) }
 
 // EventSubject is the subject of an event of a session.
 func EventSubject(event string, id sessions.ID) string {

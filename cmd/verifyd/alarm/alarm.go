@@ -41,8 +41,7 @@ const (
 	// Every is the interval between checks of the causes, and so about how long it takes until operators are
 	// notified.
 	Every = 10 * time.Second
-	// reporterLease is how long a report of a cause is valid; a process renews its report every
-	// reporterRenewal.
+	// reporterLease is how long a report of a cause is valid; it is renewed every reporterRenewal.
 	reporterLease   = 2 * time.Minute
 	reporterRenewal = 30 * time.Second
 	// notifierLease is how long one process tries to notify before another may.

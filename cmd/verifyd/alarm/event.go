@@ -11,6 +11,7 @@ const (
 	QuotaNear          Type = "account.quota_near"
 	ReceiverFailing    Type = "receiver.failing"
 	DeliveriesUnknown  Type = "deliveries.unknown"
+	DeliveriesStray    Type = "deliveries.stray"
 	BacklogOld         Type = "backlog.old"
 	NetworkUnavailable Type = "network.unavailable"
 	FactsUnreadable    Type = "facts.unreadable"

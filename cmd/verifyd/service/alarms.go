@@ -11,6 +11,7 @@ import (
 	"verifyd/cmd/verifyd/supervise"
 	"verifyd/dispatcher/callback"
 	"verifyd/edge/limit"
+	"verifyd/natsconf/fleet"
 	"verifyd/natsconf/storestate"
 	"verifyd/natsconf/storetime"
 	sessionstore "verifyd/sessions/store"
@@ -28,8 +29,8 @@ const (
 	// NetworkGrace is how long an identity network may be away before operators are notified: a provider that
 	// restarts is not an event.
 	NetworkGrace = 30 * time.Second
-	// QuietAfter is how long without another failure until that of a receiver, or that of unknown deliveries,
-	// counts as over.
+	// QuietAfter is how long without another failure until that of a receiver, or that of unknown or stray
+	// deliveries, counts as over.
 	QuietAfter = 15 * time.Minute
 	// maxReceivers bounds the receivers that are watched at once; others are watched as these become quiet.
 	maxReceivers = 10_000
@@ -49,7 +50,8 @@ func (p *Program) startAlarms(h shared) {
 		sources = append(sources, quotaWatch(p.quota))
 	}
 	if p.Config.Dispatcher {
-		sources = append(sources, p.Receivers.conditions, watchBacklog(p, h.sessions))
+		sources = append(sources, p.Receivers.conditions, watchBacklog(p, h.sessions),
+			strayWatch(p.sender.Strays, p.Clock))
 	}
 	c := alarm.Config{Conn: p.Store.Conn, Sources: sources, Log: p.Config.Log, Metrics: p.Registry,
 		Now: p.Config.Now, Announce: alarm.ToOperators(p.Store.Conn, p.Config.Log)}
@@ -173,4 +175,25 @@ func watchBacklog(p *Program, store *sessionstore.Store) func(context.Context) [
 				"deliveries": b.Waiting + b.Given + b.Scheduled},
 		}}
 	}
+}
+
+// strayWatch reports deliveries that no dispatcher had, until none was found for a while.
+func strayWatch(strays func() *fleet.Strays, now func() time.Time) func(context.Context) []alarm.Condition {
+	return func(context.Context) []alarm.Condition {
+		s := strays()
+		if s == nil || now().Sub(s.Last) >= QuietAfter {
+			return nil
+		}
+		return []alarm.Condition{{
+			Type: alarm.DeliveriesStray, Detail: StraysText(*s),
+			Data: map[string]any{"count": s.Found, "session": s.Session},
+		}}
+	}
+}
+
+// StraysText describes the deliveries that a dispatcher has handed in because none had them.
+func StraysText(s fleet.Strays) string {
+	return fmt.Sprintf("deliveries that had not ended were with no dispatcher, since their messages were "+
+		"lost: %d since it started; they were handed in, the last, of session %s, at %s", s.Found, s.Session,
+		s.Last.UTC().Format(time.TimeOnly))
 }

@@ -6,8 +6,9 @@
 package service
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"verifyd/cmd/verifyd/alarm"
 	"verifyd/cmd/verifyd/config"

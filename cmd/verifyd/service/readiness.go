@@ -121,7 +121,7 @@ func presenceOf(p *Program, h shared, checks []web.Check) func() fleet.Process {
 		now.Store.Used, now.Store.Limit = h.gauge.Use()
 		now.Copy = copyState(p)
 		if p.sender != nil {
-			now.Hosts, now.Backlog = p.sender.Hosts(), p.sender.Backlog()
+			now.Hosts, now.Backlog, now.Strays = p.sender.Hosts(), p.sender.Backlog(), p.sender.Strays()
 		}
 		return now
 	}

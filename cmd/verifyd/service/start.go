@@ -174,7 +174,7 @@ func (p *Program) listen() (net.Listener, error) {
 func (p *Program) startCore(ctx context.Context) (shared, error) {
 	conn := p.Store.Conn
 	newWriter := natsconf.NewWriter
-	if p.Store.Embedded != nil && p.Config.Store.Sync == embedded.SyncInterval {
+	if losesFacts(p) {
 		newWriter = natsconf.NewSingleWriter
 	}
 	pending := newWriter(conn, topology.BucketStream(topology.BucketSessions))
@@ -233,6 +233,11 @@ func (p *Program) startCore(ctx context.Context) (shared, error) {
 	return h, supervise.Await(ctx, mirror, h.mirror.Loaded())
 }
 
+// losesFacts reports whether the store does not sync each message before it is acknowledged.
+func losesFacts(p *Program) bool {
+	return p.Store.Embedded != nil && p.Config.Store.Sync == embedded.SyncInterval
+}
+
 func (p *Program) startDispatcher(ctx context.Context, h shared) error {
 	p.Paused = pauses.NewMirror(p.Store.Conn, p.Config.Log)
 	mirror := supervise.New("pauses", p.Paused)
@@ -253,6 +258,7 @@ func (p *Program) startDispatcher(ctx context.Context, h shared) error {
 		EndBefore:     config.RetentionSpare / 2,
 		DefaultPolicy: p.Config.DefaultPolicy, Now: p.Config.Now,
 		Client: p.Config.CallbackClient(), Listeners: p.listeners(), Pauses: p.Paused,
+		LosesFacts: losesFacts(p),
 	})
 	if err != nil {
 		return err

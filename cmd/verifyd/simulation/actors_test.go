@@ -162,6 +162,8 @@ func runDispatcher(l *life) (func(context.Context), error) {
 	d, err := dispatcher.New(dispatcher.Config{
 		Conn: l.conn, Sessions: l.store, Secrets: secrets{}, Policy: policy, Log: zerolog.Nop(),
 		Timeout: timeout, RetryFor: retryFor,
+		// with the defaults hardly anything would wait in a schedule, or be taken for stray
+		ScheduleFrom: 4 * time.Second, Reconcile: 5 * time.Second,
 		// not the default, which has the id of this process: decoding JSON allocates a string only if it is
 		// not in a cache by hash, allocations decide when stacks grow, and for that the runtime draws from
 		// the scheduler's random stream
@@ -176,7 +178,10 @@ func runDispatcher(l *life) (func(context.Context), error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) { _ = d.Serve(ctx) }, nil
+	return func(ctx context.Context) {
+		_ = d.Serve(ctx)
+		l.w.noteStrays(d.Strays())
+	}, nil
 }
 
 // now is the clock of the process. The last read before the first byte of a callback may be long after the

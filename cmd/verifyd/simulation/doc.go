@@ -36,6 +36,7 @@
 //     with the policy "once" there is one at most.
 //   - It gets each of them between the claim of an attempt and its deadline, and none after that attempt has
 //     a result.
+//   - No delivery is taken for stray unless the store has lost a schedule.
 //   - Each outcome that has a callback ends with a verdict that agrees with what its receiver saw: delivered
 //     if it sent a 2xx, rejected if it sent that status, undeliverable if it got nothing.
 //   - After the faults, everything ends within a bounded virtual time, including a session that was left

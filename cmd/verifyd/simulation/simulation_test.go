@@ -202,7 +202,12 @@ func (w *world) awaitEnd(ctx context.Context, by *process) {
 		if _, err := by.conn.Last(ctx, topology.StreamRetries, "schedule.*"); err == nil {
 			left++
 		}
-		if left == 0 {
+		open, err := by.store.Unfinished(ctx) // also what no message leads to
+		if err != nil {
+			w.fail("read the facts: %v", err)
+			return
+		}
+		if left+uint64(len(open)) == 0 {
 			return
 		}
 	}

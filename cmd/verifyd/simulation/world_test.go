@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"verifyd/natsconf/fleet"
 	"verifyd/natsconf/simtest"
 	"verifyd/natsconf/topology"
 	"verifyd/sessions"
@@ -32,6 +33,9 @@ var skews = []time.Duration{
 
 // clockError is by how much the store's time may be wrong in a process, from the time that an answer takes.
 const clockError = time.Second
+
+// scheduleLost is the kind of fault by which the store loses a schedule that it has confirmed.
+const scheduleLost = "schedule lost by the store"
 
 // world is one schedule: what its seed decides, and what is observed.
 type world struct {
@@ -151,6 +155,9 @@ func (w *world) fault(e simtest.Event) (f simtest.Fault) {
 		if w.happens(r, kind+"late") {
 			f.Late = lasting(40 * time.Second)
 		}
+	case e.Kind == simtest.KindPublish && strings.HasPrefix(e.Subject, "schedule.") &&
+		w.happens(r, scheduleLost):
+		f.Forgotten = true
 	case w.happens(r, kind+"unanswered"):
 		f.Unanswered = true
 	case w.happens(r, kind+"late"):
@@ -194,11 +201,20 @@ func (w *world) pauseOf(worker string) {
 	}
 }
 
+// noteStrays checks that dispatchers take no delivery for stray whose hints are stored.
+func (w *world) noteStrays(s *fleet.Strays) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if s != nil && w.kinds[scheduleLost] == 0 {
+		w.broken = append(w.broken, fmt.Sprintf("%d deliveries were taken for stray", s.Found))
+	}
+}
+
 // describe describes what is unusual about a fault.
 func describe(f simtest.Fault) string {
 	var all []string
 	for word, is := range map[string]bool{
-		"lost": f.Lost, "unanswered": f.Unanswered, "nobody there": f.NoResponders,
+		"lost": f.Lost, "unanswered": f.Unanswered, "nobody there": f.NoResponders, "forgotten": f.Forgotten,
 	} {
 		if is {
 			all = append(all, word)
@@ -220,11 +236,12 @@ func describe(f simtest.Fault) string {
 func (w *world) named(subject string) string {
 	words := strings.Split(subject, ".")
 	for i, word := range words {
-		consumer := i > 0 && words[i-1] == topology.StreamRetries &&
-			strings.HasPrefix(subject, "$JS.API.CONSUMER.")
+		consumer := i > 0 && strings.HasPrefix(subject, "$JS.API.CONSUMER.") &&
+			(words[i-1] == topology.StreamRetries || words[i-1] == topology.StreamCompletions)
 		if name, ok := w.names[word]; ok {
 			words[i] = name
-		} else if len(word) >= 16 || consumer && word != topology.ConsumerRetries {
+		} else if len(word) >= 16 || consumer && word != topology.ConsumerRetries &&
+			word != topology.ConsumerDispatcher {
 			words[i] = "*"
 		}
 	}

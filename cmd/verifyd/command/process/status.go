@@ -220,42 +220,51 @@ func (d *StatusDoc) deliveries(ctx context.Context, st *store.Store) error {
 
 // judge adds what is not well.
 func (d *StatusDoc) judge(h provision.Health) {
-	problem := func(format string, args ...any) {
-		d.Problems = append(d.Problems, fmt.Sprintf(format, args...))
-	}
 	for _, role := range []string{"edge", "dispatcher"} {
 		if !slices.ContainsFunc(d.Processes, func(p fleet.Process) bool {
 			return slices.Contains(p.Roles, role)
 		}) {
-			problem("no %s answers", role)
+			d.problem("no %s answers", role)
 		}
 	}
-	for _, p := range d.Processes {
-		if !p.Ready {
-			problem("%s, process %d, is not ready: %s", p.Host, p.PID, reasons(p))
-		} else if slices.ContainsFunc(p.Degraded,
-			func(u fleet.Failure) bool {
-				return u.Check == service.CheckStore || u.Check == service.CheckCopy
-			}) {
-			problem("%s, process %d: %s", p.Host, p.PID, reasons(p))
-		}
-	}
+	d.judgeProcesses()
 	for _, s := range h.Streams {
 		d.Streams = append(d.Streams, streamDoc{s.Name, s.Leader, s.Copies, s.Current, s.Messages, s.Bytes})
 		if _, err := s.Check(); err != nil {
-			problem("stream %s: %v", s.Name, err)
+			d.problem("stream %s: %v", s.Name, err)
 		}
 	}
 	for _, c := range h.Consumers {
 		if _, err := c.Check(); err != nil {
-			problem("consumer %s: %v", c.Name, err)
+			d.problem("consumer %s: %v", c.Name, err)
 		}
 	}
 	if _, err := h.CheckClock(); err != nil && h.SkewKnown {
-		problem("clock: %v", err)
+		d.problem("clock: %v", err)
 	}
 	if d.Store.Limit > 0 && float64(d.Store.Used) >= check.FullWarning*float64(d.Store.Limit) {
-		problem("store: %s; from 90 %% on no new session is accepted",
+		d.problem("store: %s; from 90 %% on no new session is accepted",
 			service.StoreUseText(d.Store.Used, d.Store.Limit))
+	}
+}
+
+func (d *StatusDoc) problem(format string, args ...any) {
+	d.Problems = append(d.Problems, fmt.Sprintf(format, args...))
+}
+
+// judgeProcesses adds what is not well with processes, and what they have met.
+func (d *StatusDoc) judgeProcesses() {
+	for _, p := range d.Processes {
+		if !p.Ready {
+			d.problem("%s, process %d, is not ready: %s", p.Host, p.PID, reasons(p))
+		} else if slices.ContainsFunc(p.Degraded,
+			func(u fleet.Failure) bool {
+				return u.Check == service.CheckStore || u.Check == service.CheckCopy
+			}) {
+			d.problem("%s, process %d: %s", p.Host, p.PID, reasons(p))
+		}
+		if p.Strays != nil && d.At.Sub(p.Strays.Last) < service.QuietAfter {
+			d.problem("%s, process %d: %s", p.Host, p.PID, service.StraysText(*p.Strays))
+		}
 	}
 }

@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"verifyd/cmd/verifyd/service"
 	"verifyd/natsconf/fleet"
+	"verifyd/natsconf/provision"
 )
 
 // On a terminal each reading overwrites the one before: every line is cleared after its end, and the screen
@@ -29,5 +31,19 @@ func TestStatusOnATerminal(t *testing.T) {
 	}
 	if strings.Count(text, "\n") != strings.Count(text, termClearLine+"\n") {
 		t.Errorf("a line is not cleared behind its end: %q", text)
+	}
+}
+
+// Deliveries that no dispatcher had are not well for a while, although they have been handed in.
+func TestStatusShowsStrayDeliveries(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_000_000, 0)
+	p := fleet.Process{Host: "a", Ready: true, Roles: []string{"dispatcher", "edge"}}
+	for ago, want := range map[time.Duration]int{time.Minute: 1, service.QuietAfter: 0} {
+		p.Strays = &fleet.Strays{Found: 3, Session: "s", Last: now.Add(-ago)}
+		doc := &StatusDoc{At: now, Processes: []fleet.Process{p}}
+		if doc.judge(provision.Health{}); len(doc.Problems) != want {
+			t.Errorf("%s after the last: %q", ago, doc.Problems)
+		}
 	}
 }
