@@ -12,7 +12,6 @@ import (
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
 	"verifyd/sessions/lists"
-	"verifyd/sessions/recovery"
 )
 
 // meterEvery is how often the backlog is measured: a handful of requests each time.
@@ -144,9 +143,9 @@ const (
 // deliveries that have not ended. It decides by no clock.
 type reconciler struct {
 	d        *shared
-	from     uint64 // the first sequence of the facts that were not read yet
-	open     map[sessions.ID]recovery.Followed
-	suspects map[sessions.ID]bool // what the last look has found
+	from     uint64                 // the first sequence of the facts that were not read yet
+	open     map[sessions.ID]uint64 // deliveries, and the sequence of the message that brings each
+	suspects map[sessions.ID]bool   // what the last look has found
 	strays   atomic.Pointer[fleet.Strays]
 }
 
@@ -156,7 +155,7 @@ func (rc *reconciler) String() string { return "dispatcher reconciler" }
 // Serve looks at once, and then again and again, until ctx ends. Dispatchers that were started together do
 // not look at the same time for long.
 func (rc *reconciler) Serve(ctx context.Context) error {
-	rc.from, rc.open, rc.suspects = 1, nil, nil
+	rc.from, rc.open, rc.suspects = 1, map[sessions.ID]uint64{}, nil
 	for {
 		if err := rc.lookOnce(ctx); err != nil && ctx.Err() == nil {
 			rc.d.c.Log.Warn().Err(err).Msg("deliveries that no dispatcher has cannot be looked for")
@@ -181,14 +180,12 @@ func (rc *reconciler) lookOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	open, from, err := rc.d.c.Sessions.Follow(ctx, rc.from, rc.open)
-	if err != nil {
+	if rc.from, err = rc.d.c.Sessions.Follow(ctx, rc.from, rc.open); err != nil {
 		return err
 	}
-	rc.open, rc.from = open, from
 	before := rc.suspects
 	rc.suspects = map[sessions.ID]bool{}
-	stray, hidden, among := straysOf(open, hints)
+	stray, hidden, among := straysOf(rc.open, hints)
 	for i, id := range slices.Concat(stray, among) {
 		certain := i < len(stray)
 		if !before[id] {
@@ -197,15 +194,14 @@ func (rc *reconciler) lookOnce(ctx context.Context) error {
 		}
 		did, err := rc.handIn(ctx, id, certain)
 		if err != nil {
+			rc.suspects = before // the next look goes on
 			return err
 		}
-		switch {
-		case !did:
-		case certain:
-			rc.report(1, id)
-		case hidden > 0:
-			rc.report(hidden, id)
-			hidden = 0
+		if did && (certain || hidden > 0) {
+			rc.report(id)
+		}
+		if did && !certain {
+			hidden--
 		}
 	}
 	return nil
@@ -213,14 +209,14 @@ func (rc *reconciler) lookOnce(ctx context.Context) error {
 
 // straysOf returns the deliveries that no message brings to a dispatcher, and those among which a number of
 // others are hidden.
-func straysOf(open map[sessions.ID]recovery.Followed, hints lists.Hints) (stray []sessions.ID, hidden int,
+func straysOf(open map[sessions.ID]uint64, hints lists.Hints) (stray []sessions.ID, hidden int,
 	among []sessions.ID) {
-	for id, u := range open {
+	for id, sequence := range open {
 		switch {
-		case u.Hint == 0, hints.Retries[id]: // of the first, a newer build has written a fact
-		case u.Hint <= hints.Floor:
+		case hints.Retries[id]:
+		case sequence <= hints.Floor:
 			stray = append(stray, id)
-		case u.Hint <= hints.Delivered:
+		case sequence <= hints.Delivered:
 			among = append(among, id)
 		}
 	}
@@ -260,12 +256,11 @@ func (rc *reconciler) handIn(ctx context.Context, id sessions.ID, certain bool) 
 	return err == nil, nil
 }
 
-// report records that deliveries were handed in, one of which is named.
-func (rc *reconciler) report(found int, id sessions.ID) {
-	rc.d.c.Log.Warn().Int("deliveries", found).Str("sid", string(id)).
-		Msg("no dispatcher had deliveries; they are handed in again")
-	rc.d.metrics.strays.Add(float64(found))
-	strays := fleet.Strays{Found: found, Last: rc.d.now(), Session: string(id)}
+// report records that a delivery was handed in.
+func (rc *reconciler) report(id sessions.ID) {
+	rc.d.c.Log.Warn().Str("sid", string(id)).Msg("no dispatcher had a delivery; it is handed in again")
+	rc.d.metrics.strays.Inc()
+	strays := fleet.Strays{Found: 1, Last: rc.d.now(), Session: string(id)}
 	if before := rc.strays.Load(); before != nil {
 		strays.Found += before.Found
 	}

@@ -24,6 +24,7 @@ import (
 type Reservations interface {
 	Reserve(ctx context.Context, k store.IdempotencyKey) (store.Reservation, error)
 	FindReserved(ctx context.Context, k store.IdempotencyKey) (store.Reservation, error)
+	TakeOver(ctx context.Context, k store.IdempotencyKey) (store.Reservation, error)
 	Commit(ctx context.Context, t store.Reservation, r sessions.Request) (s sessions.Session, made bool,
 		err error)
 	Release(ctx context.Context, t store.Reservation) error
@@ -66,8 +67,11 @@ func (a *api) startKeyed(ctx context.Context, h http.Header, key string, who acc
 		u, refusal = a.takeUnit(ctx, who, now)
 	}
 	reserve := a.Reservations.Reserve
-	if refusal != nil {
+	switch {
+	case full != nil:
 		reserve = a.Reservations.FindReserved
+	case refusal != nil:
+		reserve = a.Reservations.TakeOver
 	}
 	reserved, err := reserve(ctx, store.IdempotencyKey{
 		Account: who.Account.ID, Test: who.Key.Test, Key: key, Fingerprint: v.fingerprint(),
@@ -80,7 +84,7 @@ func (a *api) startKeyed(ctx context.Context, h http.Header, key string, who acc
 		a.returnUnused(ctx, who, reserved, err, now)
 	}
 	switch {
-	case errors.Is(err, store.ErrNotStarted), err == nil && reserved.Session == nil && full != nil:
+	case errors.Is(err, store.ErrNotStarted):
 		return initAnswer{}, a.refused(h, who, u, refusal, now)
 	case err != nil:
 		return initAnswer{}, reservationProblem(err)

@@ -159,8 +159,10 @@ func (f *files) judge(s storefile.Stream, w *witness) (damages []Damage) {
 // messages are replaced, deleted or aged out, and the witness learns of it within a second. So a missing
 // block is judged by what it could have held.
 func judgeBlocks(s storefile.Stream, m *mark, w *witness) []Damage {
-	if m == nil || len(s.Blocks) == 0 || slices.Contains(neverDeleted, s.Name) && len(m.Blocks) > 0 &&
-		s.Blocks[0] == m.Blocks[0] {
+	if m == nil || m.Messages == 0 || len(s.Blocks) == 0 {
+		return nil // the server replaces the block of an empty stream
+	}
+	if slices.Contains(neverDeleted, s.Name) && len(m.Blocks) > 0 && s.Blocks[0] == m.Blocks[0] {
 		return nil // for those, a gap shows more
 	}
 	for _, n := range m.Blocks {

@@ -27,7 +27,7 @@ func (f *files) prepare() error {
 	if _, damaged := errors.AsType[*DamageError](err); err != nil && (!damaged || !f.recovering) {
 		return err
 	}
-	f.settling.resume(found.witness)
+	f.settling.resume(found.witness, found.streams)
 	if f.recovering {
 		found.witness = initialWitness() // everything is redelivered; ended deliveries stay ended
 	}

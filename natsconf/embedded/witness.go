@@ -92,14 +92,16 @@ type sample struct {
 	last map[string]uint64
 }
 
-// resume begins with what the witness of an earlier process knew.
-func (s *settling) resume(w *witness) {
+// resume begins with what the witness of an earlier process knew, as far as the files still hold it: the
+// sequences of what was lost are used again.
+func (s *settling) resume(w *witness, held map[string]storefile.Stream) {
 	if w == nil {
 		return
 	}
 	settled, last := map[string]uint64{}, map[string]uint64{}
 	for _, m := range w.Streams {
-		settled[m.Name], last[m.Name] = m.Settled, m.Last
+		end := held[m.Name].Last
+		settled[m.Name], last[m.Name] = min(m.Settled, end), min(m.Last, end)
 	}
 	s.samples = []sample{{time.Time{}, settled}, {w.At, last}}
 }

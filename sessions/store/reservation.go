@@ -110,23 +110,59 @@ func (st *Reservations) Reserve(ctx context.Context, k IdempotencyKey) (Reservat
 	return Reservation{}, fmt.Errorf("reserve an idempotency key: %w", natsconf.ErrConflict)
 }
 
-// FindReserved returns the session of an idempotency key, or the reservation of an owner that ended, whose
-// session anyone may create; it reserves nothing. Its errors are those of Reserve, and ErrNotStarted.
+// FindReserved returns the session of an idempotency key, and reserves nothing. Its errors are those of
+// Reserve, and ErrNotStarted.
 func (st *Reservations) FindReserved(ctx context.Context, k IdempotencyKey) (Reservation, error) {
+	m, err := st.lastReservation(ctx, reservationSubject(k))
+	if err != nil {
+		return Reservation{}, err
+	}
+	t, free, err := st.interpretReservation(ctx, reservationSubject(k), m, k)
+	if free {
+		return Reservation{}, ErrNotStarted
+	}
+	return t, err
+}
+
+// TakeOver returns the session of an idempotency key, or takes over the reservation of an owner that ended,
+// like Reserve. It makes no new one. Its errors are those of FindReserved.
+func (st *Reservations) TakeOver(ctx context.Context, k IdempotencyKey) (Reservation, error) {
 	subject := reservationSubject(k)
+	existing, err := st.lastReservation(ctx, subject)
+	for range wait.Tries(ctx, once.Tries) {
+		if err != nil {
+			return Reservation{}, err
+		}
+		t, free, err := st.interpretReservation(ctx, subject, existing, k)
+		if !free {
+			return t, err
+		}
+		if t.Token == "" {
+			return Reservation{}, ErrNotStarted
+		}
+		t.subject, t.nonce, t.TakenOver = subject, rand.Text(), true
+		existing, err = st.putReservation(ctx, t, existing.Sequence, st.newReservation(subject, k, t.Token))
+		if err == nil {
+			return t, nil
+		}
+		if !errors.Is(err, once.ErrTaken) {
+			return Reservation{}, fmt.Errorf("take an idempotency key over: %w", err)
+		}
+	}
+	return Reservation{}, fmt.Errorf("take an idempotency key over: %w", natsconf.ErrConflict)
+}
+
+// lastReservation reads an entry. Its errors are ErrNotStarted and ErrUnavailable.
+func (st *Reservations) lastReservation(ctx context.Context,
+	subject string) (*jetstream.RawStreamMsg, error) {
 	m, err := st.Conn.Last(ctx, st.idempotency.Stream(), subject)
 	if errors.Is(err, natsconf.ErrNotFound) {
-		return Reservation{}, ErrNotStarted
+		return nil, ErrNotStarted
 	}
 	if err != nil {
-		return Reservation{}, fmt.Errorf("read the reservation of an idempotency key: %w", err)
+		return nil, fmt.Errorf("read the reservation of an idempotency key: %w", err)
 	}
-	t, free, err := st.interpretReservation(ctx, subject, m, k)
-	if free && t.Token == "" {
-		return Reservation{}, ErrNotStarted
-	}
-	t.TakenOver = free
-	return t, err
+	return m, nil
 }
 
 // interpretReservation determines what a stored reservation means for a request. free: it may be taken over,

@@ -271,15 +271,30 @@ func TestReleaseKnowsWhoseAReservationIs(t *testing.T) {
 	h.clock.stop()
 	slow := reserve(t, h.store, keyed("k"))
 	h.clock.Advance(5*time.Second + time.Millisecond)
-	found, err := h.store.FindReserved(t.Context(), keyed("k"))
-	if err != nil || found.Session != nil || !found.TakenOver || found.Token != slow.Token {
-		t.Errorf("found %+v, %v; want what is to be taken over", found, err)
+	if _, err := h.store.FindReserved(t.Context(), keyed("k")); !errors.Is(err, store.ErrNotStarted) {
+		t.Errorf("found: %v", err)
 	}
-	if r := reserve(t, newStore(t, h), keyed("k")); !r.TakenOver || r.Token != slow.Token {
-		t.Errorf("taken over = %+v", r)
+	taken, err := newStore(t, h).TakeOver(t.Context(), keyed("k"))
+	if err != nil || taken.Session != nil || !taken.TakenOver || taken.Token != slow.Token {
+		t.Errorf("taken over = %+v, %v", taken, err)
 	}
+	if _, err := h.store.TakeOver(t.Context(), keyed("k")); !errors.Is(err, store.ErrInProgress) {
+		t.Errorf("taken over at once again: %v", err)
+	}
+	if _, err := h.store.TakeOver(t.Context(), keyed("none")); !errors.Is(err, store.ErrNotStarted) {
+		t.Errorf("taken over from nobody: %v", err)
+	}
+	// before the session is there
 	if err := h.store.Release(t.Context(), slow); !errors.Is(err, store.ErrTakenOver) {
 		t.Errorf("released: %v", err)
+	}
+	s, made, err := newStore(t, h).Commit(t.Context(), taken, request)
+	if err != nil || !made {
+		t.Fatal(made, err)
+	}
+	if r, err := h.store.Reserve(t.Context(), keyed("k")); err != nil || r.Session == nil ||
+		r.Session.ID != s.ID {
+		t.Errorf("reserved again = %+v, %v; want the session", r, err)
 	}
 	first := reserve(t, h.store, keyed("other"))
 	if err := h.store.Release(t.Context(), first); err != nil {

@@ -174,7 +174,7 @@ func (p *Program) listen() (net.Listener, error) {
 func (p *Program) startCore(ctx context.Context) (shared, error) {
 	conn := p.Store.Conn
 	newWriter := natsconf.NewWriter
-	if losesFacts(p) {
+	if p.Store.Embedded != nil && !syncsEach(p) {
 		newWriter = natsconf.NewSingleWriter
 	}
 	pending := newWriter(conn, topology.BucketStream(topology.BucketSessions))
@@ -233,9 +233,10 @@ func (p *Program) startCore(ctx context.Context) (shared, error) {
 	return h, supervise.Await(ctx, mirror, h.mirror.Loaded())
 }
 
-// losesFacts reports whether the store does not sync each message before it is acknowledged.
-func losesFacts(p *Program) bool {
-	return p.Store.Embedded != nil && p.Config.Store.Sync == embedded.SyncInterval
+// syncsEach reports whether the store is embedded, and syncs each message before it is acknowledged. Of
+// external servers that is not known: by themselves they do not.
+func syncsEach(p *Program) bool {
+	return p.Store.Embedded != nil && p.Config.Store.Sync != embedded.SyncInterval
 }
 
 func (p *Program) startDispatcher(ctx context.Context, h shared) error {
@@ -258,7 +259,7 @@ func (p *Program) startDispatcher(ctx context.Context, h shared) error {
 		EndBefore:     config.RetentionSpare / 2,
 		DefaultPolicy: p.Config.DefaultPolicy, Now: p.Config.Now,
 		Client: p.Config.CallbackClient(), Listeners: p.listeners(), Pauses: p.Paused,
-		LosesFacts: losesFacts(p),
+		LosesFacts: !syncsEach(p),
 	})
 	if err != nil {
 		return err
