@@ -208,7 +208,7 @@ func (r *Reader) KeptFor(ctx context.Context, stream string) (time.Duration, err
 // KeptUntil returns when a message leaves its stream by the stream's age, or at the end of the life that it
 // came with; zero: never. Its error is ErrUnavailable.
 func (r *Reader) KeptUntil(ctx context.Context, stream string, m *jetstream.RawStreamMsg) (time.Time, error) {
-	if o, ok := OriginOf(m.Header); ok {
+	if o, ok := OriginOf(m.Header); ok && m.Header.Get(jetstream.MsgTTLHeader) != "" {
 		return o.Until, nil
 	}
 	age, err := r.KeptFor(ctx, stream)

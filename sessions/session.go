@@ -153,7 +153,7 @@ type Completion struct {
 	Session
 	Outcome
 	CompletedAt time.Time
-	// KeptUntil is when the fact leaves the store, if it came from another store with a lifetime of its own;
+	// KeptUntil is until when the outcome may be read, if it came from another store;
 	// zero: by its stream's age.
 	KeptUntil time.Time
 }

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/nats-io/nats.go"
+
 	"verifyd/cmd/verifyd/check"
 	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/natstest"
@@ -282,6 +284,52 @@ func TestCheckOfPermissions(t *testing.T) {
 	}
 	_, found = checked(t, "--nats-url", e.URL, "--nats-creds", filepath.Join(t.TempDir(), "none"))
 	expectFound(t, found, "configuration", check.LevelError, "VERIFYD_NATS_CREDS")
+}
+
+// What only older builds need is reported, and removed when none of them runs any more.
+func TestApplyFinishesAnUpgrade(t *testing.T) {
+	t.Parallel()
+	e := natstest.StartExternal(t)
+	owner := e.Connect(t, permission.RoleOperator)
+	natstest.Ensure(t, owner)
+	natstest.Outdate(t, owner)
+	with := []string{"--nats-url", e.URL, "--nats-creds", e.Credential(permission.RoleOperator),
+		"--secret-key=" + strings.Repeat("A", 43) + "=", "--replicas", "1"}
+	code, found := checked(t, with...)
+	expectFound(t, found, "topology", check.LevelWarning, "KV_sessions, KV_accounts, KV_keys")
+	expectFound(t, found, "topology", check.LevelWarning, "COMPLETIONS")
+	if code != 0 {
+		t.Errorf("check: exit code %d: %+v", code, found)
+	}
+	apply := append([]string{"apply"}, with...)
+	if code, _, errOut := verifyd(t, apply...); code != 0 {
+		t.Fatalf("apply: exit %d: %s", code, errOut)
+	}
+	if _, found = checked(t, with...); len(found["topology"]) != 3 {
+		t.Errorf("after apply: %+v", found["topology"])
+	}
+	older, err := owner.NC.Subscribe(topology.SubjectFleet, func(m *nats.Msg) {
+		_ = m.Respond([]byte(`{"id":"a","host":"edge-1","pid":7,"version":"0.9.0","roles":["edge"]}`))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	finish := append(apply, "--finish")
+	if code, _, errOut := verifyd(t, finish...); code != exitFailed ||
+		!strings.Contains(errOut, "edge-1 runs verifyd 0.9.0 (process 7)") {
+		t.Errorf("beside an older build: exit %d: %s", code, errOut)
+	}
+	if err := older.Unsubscribe(); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errOut := verifyd(t, finish...); code != 0 {
+		t.Fatalf("apply --finish: exit %d: %s", code, errOut)
+	}
+	_, found = checked(t, with...)
+	if len(found["topology"]) != 2 {
+		t.Errorf("after apply --finish: %+v", found["topology"])
+	}
+	expectFound(t, found, "topology", check.LevelWarning, "COMPLETIONS")
 }
 
 // The destinations of spans and operator events are checked if they are set. If they are down, the service

@@ -61,18 +61,12 @@ func AwaitValue[T any](tb testing.TB, what string, get func() T, wanted func(T) 
 	return v
 }
 
-// AwaitEqual is AwaitValue for one value.
-func AwaitEqual[T comparable](tb testing.TB, what string, want T, get func() T) {
-	tb.Helper()
-	AwaitValue(tb, fmt.Sprintf("%s is %+v", what, want), get, func(v T) bool { return v == want })
-}
-
 // AwaitConsumers waits until a stream has as many consumers: a cluster counts a deleted one for a moment
 // more. Those that readings left to the server, which deletes them when they have not been used for 30 s, are
 // used here meanwhile, so that they stay and fail the test. No reading may be under way.
 func AwaitConsumers(tb testing.TB, c *natsconf.Conn, stream string, many int) {
 	tb.Helper()
-	AwaitEqual(tb, "the number of consumers of "+stream, many, func() int {
+	AwaitValue(tb, fmt.Sprintf("%s has %d consumers", stream, many), func() int {
 		s, err := c.JS.Stream(tb.Context(), stream)
 		if err != nil {
 			return -1 // unknown: the server is away, or the stream has no leader
@@ -82,7 +76,7 @@ func AwaitConsumers(tb testing.TB, c *natsconf.Conn, stream string, many int) {
 			useConsumers(tb, s)
 		}
 		return found
-	})
+	}, func(n int) bool { return n == many })
 }
 
 // useConsumers asks each consumer that the server would delete for a message.

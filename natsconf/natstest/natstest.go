@@ -16,6 +16,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -261,6 +262,28 @@ func raceDetector() bool {
 // TestTimeout bounds a test's wait for what takes moments: on a machine with other work they may be long,
 // and a test that is stuck ends.
 const TestTimeout = 2 * time.Minute
+
+// Outdate changes a store's streams to the settings that builds before 0.10.0 made and need.
+func Outdate(tb testing.TB, c *natsconf.Conn) {
+	tb.Helper()
+	for _, name := range topology.StreamNames() {
+		s, err := c.JS.Stream(tb.Context(), name)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		old := s.CachedInfo().Config
+		switch name {
+		case topology.StreamCompletions:
+			old.AllowMsgTTL = true
+		case topology.BucketStream(topology.BucketAccounts), topology.BucketStream(topology.BucketKeys):
+			old.MaxMsgsPerSubject = 5
+		}
+		old.AllowRollup = old.AllowRollup || strings.HasPrefix(name, topology.BucketStream(""))
+		if _, err := c.JS.UpdateStream(tb.Context(), old); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
 
 // OnlyEntry returns the only entry of a bucket. A replica may be behind the leader, so it waits until the
 // entry can be read from whichever server answers.

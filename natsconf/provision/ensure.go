@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -67,6 +68,8 @@ type Ensurer struct {
 	// Update lets it change settings of assets that exist, such as how long results are kept. Only the
 	// service itself does so: a command that an operator runs with other settings must not cut off data.
 	Update bool
+	// Finish lets it remove settings that only builds before 0.10.0 need, which then no longer start.
+	Finish bool
 	// Changed, if set, is called with each setting that was changed.
 	Changed func(asset, field, from, to string)
 	// Shorten, if set, is called before a stream keeps its messages for less time than it did: older messages
@@ -152,8 +155,14 @@ func (e Ensurer) create(ctx context.Context, want jetstream.StreamConfig) error 
 
 func (e Ensurer) update(ctx context.Context, have, want jetstream.StreamConfig) error {
 	differ, err := differences(have, want)
-	if err != nil || len(differ) == 0 || !e.Update {
+	if err != nil || !e.Update {
 		return err
+	}
+	differ = slices.DeleteFunc(differ, func(d Difference) bool {
+		return d.Kind == Lasting || d.Kind == Outdated && !e.Finish
+	})
+	if len(differ) == 0 {
+		return nil
 	}
 	if e.Shorten != nil && want.MaxAge != 0 && (have.MaxAge == 0 || want.MaxAge < have.MaxAge) {
 		if err := e.Shorten(ctx, want.Name, want.MaxAge); err != nil {
@@ -165,6 +174,9 @@ func (e Ensurer) update(ctx context.Context, have, want jetstream.StreamConfig) 
 	next.Description, next.MaxAge, next.Replicas, next.Duplicates = want.Description, want.MaxAge,
 		want.Replicas, want.Duplicates
 	next.AllowMsgTTL = next.AllowMsgTTL || want.AllowMsgTTL // it cannot be taken back
+	if e.Finish {
+		next.AllowRollup, next.MaxMsgsPerSubject = want.AllowRollup, want.MaxMsgsPerSubject
+	}
 	if _, err := e.Conn.JS.UpdateStream(ctx, next); err != nil {
 		return fmt.Errorf("update stream %s: %w", want.Name, err)
 	}
@@ -176,8 +188,13 @@ func (e Ensurer) update(ctx context.Context, have, want jetstream.StreamConfig) 
 	return nil
 }
 
-// differences lists the changeable settings that differ. A difference in any other setting is a *DriftError.
-func differences(have, want jetstream.StreamConfig) ([]DriftError, error) {
+// outdated are settings of buckets that builds before 0.10.0 make and need, and that allow more than this one
+// does. They stay as long as such a build may run: see Ensurer.Finish.
+var outdated = map[string]string{"allow_rollup_hdrs": "true", "max_msgs_per_subject": "5"}
+
+// differences lists the settings that differ and with which the service works. A difference in any other
+// setting is a *DriftError.
+func differences(have, want jetstream.StreamConfig) ([]Difference, error) {
 	h, err := fields(have)
 	if err != nil {
 		return nil, err
@@ -186,21 +203,28 @@ func differences(have, want jetstream.StreamConfig) ([]DriftError, error) {
 	if err != nil {
 		return nil, err
 	}
-	var differ []DriftError
+	var differ []Difference
 	all := maps.Clone(h)
 	maps.Copy(all, w)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		d := DriftError{Asset: "stream " + want.Name, Field: name, Have: show(h[name]), Want: show(w[name])}
+		d := Difference{Asset: "stream " + want.Name, Field: name, Have: show(h[name]), Want: show(w[name]),
+			Kind: Updated}
 		switch {
 		case bytes.Equal(h[name], w[name]), slices.Contains(ignored, name):
 		case name == "allow_direct" && want.AllowDirect:
 			// Stores of older builds stay without it: those builds would refuse them with it.
 		case name == "subjects" && contains(want.Subjects, have.Subjects): // more of them take nothing away
 			differ = append(differ, d)
+		case name == "allow_msg_ttl" && w[name] == nil:
+			d.Kind = Lasting
+			differ = append(differ, d)
+		case outdated[name] == d.Have && strings.HasPrefix(want.Name, topology.BucketStream("")):
+			d.Kind = Outdated
+			differ = append(differ, d)
 		case slices.Contains(changeable, name):
 			differ = append(differ, d)
 		default:
-			return nil, &d
+			return nil, &DriftError{d.Asset, d.Field, d.Have, d.Want}
 		}
 	}
 	return differ, nil

@@ -23,9 +23,11 @@ type DifferenceKind int
 
 // The kinds of a difference.
 const (
-	Missing DifferenceKind = iota // the asset is made
-	Updated                       // the setting is changed in place
-	Drift                         // the service refuses to start: see DriftError
+	Missing  DifferenceKind = iota // the asset is made
+	Updated                        // the setting is changed in place
+	Outdated                       // only builds before 0.10.0 need the setting: see Ensurer.Finish
+	Lasting                        // such a setting, which a server never takes back
+	Drift                          // the service refuses to start: see DriftError
 )
 
 // Inspection is what a server reports about itself and about verifyd's assets on it.
@@ -140,11 +142,5 @@ func inspectConfig(have, want jetstream.StreamConfig) ([]Difference, error) {
 		return []Difference{{Asset: drift.Asset, Field: drift.Field, Have: drift.Have, Want: drift.Want,
 			Kind: Drift}}, nil
 	}
-	var found []Difference
-	for _, d := range differ {
-		found = append(found, Difference{
-			Asset: d.Asset, Field: d.Field, Have: d.Have, Want: d.Want, Kind: Updated,
-		})
-	}
-	return found, err
+	return differ, err
 }

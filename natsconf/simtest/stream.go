@@ -116,7 +116,9 @@ func (s *stream) checkBatch(parts []*message) *refusal {
 
 // store stores a message, unless it is refused or a duplicate.
 func (s *stream) store(p *message) (sequence uint64, duplicate bool, _ *refusal) {
-	for _, h := range []string{"Nats-Incr", "Nats-Expected-Last-Sequence", "Nats-Expected-Last-Msg-Id"} {
+	for _, h := range []string{
+		"Nats-Incr", "Nats-Expected-Last-Sequence", "Nats-Expected-Last-Msg-Id", rollup,
+	} {
 		if p.header.Get(h) != "" {
 			s.broker.options.Unknown("a message with " + h)
 		}
@@ -198,10 +200,8 @@ func (s *stream) put(p *message) {
 	}
 	if p.header.Get(jetstream.ScheduleHeader) != "" {
 		p.header.Set(rollup, "sub")
-		s.schedule(p)
-	}
-	if p.header.Get(rollup) == "sub" {
 		s.drop(func(m *message) bool { return m.subject == p.subject })
+		s.schedule(p)
 	}
 	s.msgs = append(s.msgs, p)
 	if limit := s.config.MaxMsgsPerSubject; limit > 0 {

@@ -115,12 +115,12 @@ func New(o Options) Topology {
 		Streams: []jetstream.StreamConfig{
 			completions(o), events(o), retries(o), usage(o), audit(o),
 			records(o), sessionKeys(o), notices(o),
-			bucket(o, BucketAccounts, "integrators and their sealed signing secrets", 5, 0),
-			bucket(o, BucketKeys, "API keys as digests; revoked by putting a revoked record", 5, 0),
-			bucket(o, BucketLogins, "dashboard logins and login links, as digests", 1, LoginTTL),
+			bucket(o, BucketAccounts, "integrators and their sealed signing secrets", 0),
+			bucket(o, BucketKeys, "API keys as digests; revoked by putting a revoked record", 0),
+			bucket(o, BucketLogins, "dashboard logins and login links, as digests", LoginTTL),
 			keyUses(o),
 			alarms(o),
-			bucket(o, BucketIdempotency, "idempotency keys and the sealed tokens of their sessions", 1,
+			bucket(o, BucketIdempotency, "idempotency keys and the sealed tokens of their sessions",
 				IdempotencyTTL),
 			identities(o),
 			operations(o),
@@ -200,7 +200,8 @@ func completions(o Options) jetstream.StreamConfig {
 	c.DenyDelete = true
 	c.DenyPurge = true
 	c.AllowAtomicPublish = true
-	c.AllowMsgTTL = true // a message that is brought from another store keeps the end of its life
+	// No message TTLs: whoever may write a fact could give it a life of a second, and another one could take
+	// its place.
 	c.MaxAge = o.KeepResults
 	return c
 }
@@ -208,7 +209,7 @@ func completions(o Options) jetstream.StreamConfig {
 func events(o Options) jetstream.StreamConfig {
 	c := base(o, StreamEvents, "the timeline of sessions; may lose its last moments in a crash",
 		"session.*.*")
-	c.AllowMsgTTL = true // see completions
+	c.AllowMsgTTL = true // a message that is brought from another store keeps the end of its life
 	c.MaxAge = o.KeepResults
 	if o.Embedded {
 		c.PersistMode = jetstream.AsyncPersistMode // it can never be changed, and excludes more replicas
@@ -233,7 +234,7 @@ func retries(o Options) jetstream.StreamConfig {
 // from one that never was, and an account's sessions are listed from it. A message may ask for a shorter
 // life, as that of a redeemed sign-in attempt does.
 func records(o Options) jetstream.StreamConfig {
-	c := bucket(o, BucketSessions, "records of sessions and redeemed sign-in attempts", 1, o.KeepResults)
+	c := bucket(o, BucketSessions, "records of sessions and redeemed sign-in attempts", o.KeepResults)
 	c.AllowMsgTTL = true
 	return c
 }
@@ -251,7 +252,7 @@ func sessionKeys(o Options) jetstream.StreamConfig {
 		"keys of sessions' personal parts, sealed; a key that is destroyed is overwritten", "session-keys.*")
 	c.Discard = jetstream.DiscardNew
 	c.AllowAtomicPublish = true
-	c.AllowMsgTTL = true // see completions
+	c.AllowMsgTTL = true // see events
 	c.MaxAge = o.KeepResults + pageKept
 	return c
 }
@@ -262,7 +263,7 @@ func notices(o Options) jetstream.StreamConfig {
 	c := base(o, StreamNotices, "what accounts are told of, how far members have read, and what is open",
 		"notice.*.*", "notice-read.*.*", "notice-open.>")
 	c.MaxMsgsPerSubject = 1
-	c.AllowMsgTTL = true // see completions
+	c.AllowMsgTTL = true // see events
 	c.MaxAge = NoticeTTL
 	return c
 }
@@ -270,7 +271,7 @@ func notices(o Options) jetstream.StreamConfig {
 // identities holds which user an identity stands for, both as keyed hashes, if a network's rules let it stand
 // for one only. Each message has a life of its own, which the rules state.
 func identities(o Options) jetstream.StreamConfig {
-	c := bucket(o, BucketIdentities, "which user an identity stands for, as keyed hashes", 1, 0)
+	c := bucket(o, BucketIdentities, "which user an identity stands for, as keyed hashes", 0)
 	c.AllowMsgTTL = true
 	return c
 }
@@ -278,7 +279,7 @@ func identities(o Options) jetstream.StreamConfig {
 // whole holds the records about the store as a whole: whether it is in service (package storestate), and the
 // sessions whose user was erased, for as long as their facts are kept.
 func whole(o Options) jetstream.StreamConfig {
-	c := bucket(o, BucketStore, "whether the store is in service, and which sessions are erased", 1, 0)
+	c := bucket(o, BucketStore, "whether the store is in service, and which sessions are erased", 0)
 	c.AllowMsgTTL = true
 	return c
 }
@@ -286,7 +287,7 @@ func whole(o Options) jetstream.StreamConfig {
 // operations holds what operators decided. What a login link grants has a life of its own.
 func operations(o Options) jetstream.StreamConfig {
 	c := bucket(o, BucketOperations,
-		"what operators decided: who else is one, which receiver hosts are paused", 1, 0)
+		"what operators decided: who else is one, which receiver hosts are paused", 0)
 	c.AllowMsgTTL = true
 	return c
 }
@@ -294,7 +295,7 @@ func operations(o Options) jetstream.StreamConfig {
 // alarms holds the events that operators were notified of. The record of an event that is over has a life of
 // its own.
 func alarms(o Options) jetstream.StreamConfig {
-	c := bucket(o, BucketAlarms, "what operators are told of: causes, and who reports them", 1, 0)
+	c := bucket(o, BucketAlarms, "what operators are told of: causes, and who reports them", 0)
 	c.AllowMsgTTL = true
 	return c
 }
@@ -319,14 +320,14 @@ func audit(o Options) jetstream.StreamConfig {
 	c.DiscardNewPerSubject = true
 	c.DenyDelete = true
 	c.DenyPurge = true
-	c.AllowMsgTTL = true // see completions
+	c.AllowMsgTTL = true // see events
 	c.MaxAge = AuditTTL
 	return c
 }
 
 // keyUses may lose its last moments in a crash: a key that is still used is recorded again within the hour.
 func keyUses(o Options) jetstream.StreamConfig {
-	c := bucket(o, BucketKeyUses, "when each API key was last used, to the hour", 1, AuditTTL)
+	c := bucket(o, BucketKeyUses, "when each API key was last used, to the hour", AuditTTL)
 	c.AllowAtomicPublish = false // excludes asynchronous persistence
 	if o.Embedded {
 		c.PersistMode = jetstream.AsyncPersistMode
@@ -334,14 +335,12 @@ func keyUses(o Options) jetstream.StreamConfig {
 	return c
 }
 
-// bucket declares the stream under a key-value bucket as nats.go would, except for direct reads, which
-// nats.go always enables.
-func bucket(o Options, name, description string, history int64,
-	ttl time.Duration) jetstream.StreamConfig {
+// bucket declares the stream under a key-value bucket as nats.go would, except for direct reads and roll-ups,
+// which nats.go always enables: one message with the header Nats-Rollup would empty the bucket.
+func bucket(o Options, name, description string, ttl time.Duration) jetstream.StreamConfig {
 	c := base(o, BucketStream(name), description, BucketSubject(name, ">"))
-	c.MaxMsgsPerSubject = history
+	c.MaxMsgsPerSubject = 1
 	c.Discard = jetstream.DiscardNew
-	c.AllowRollup = true
 	c.DenyDelete = true
 	c.AllowAtomicPublish = true
 	c.MaxAge = ttl

@@ -79,6 +79,9 @@ func Assets(t topology.Topology) []Asset {
 	return assets
 }
 
+// replacing reports whether a message of the asset replaces the one before it on its subject.
+func (a Asset) replacing() bool { return a.history == 1 && !a.once && !a.counter }
+
 // Counts reports whether the stream holds counters, which go on counting while it is carried: it cannot be
 // sealed.
 func (a Asset) Counts() bool { return a.counter }
@@ -143,12 +146,12 @@ func itemOf(life time.Duration, subject string, h nats.Header, data []byte, sequ
 	return it, nil
 }
 
-// kept leaves out the fields that the server or a publisher's own conditions have put into a header. A
-// roll-up stays: it removes the messages before it.
+// kept leaves out the fields that the server or a publisher's own conditions have put into a header, and the
+// roll-ups by which builds before 0.10.0 removed entries.
 func kept(h nats.Header) nats.Header {
 	var k nats.Header
 	for name, values := range h {
-		if natsconf.IsOriginHeader(name) || strings.HasPrefix(name, "Nats-") && name != jetstream.MsgRollup {
+		if natsconf.IsOriginHeader(name) || strings.HasPrefix(name, "Nats-") {
 			continue
 		}
 		if k == nil {
@@ -257,14 +260,28 @@ func readTo(ctx context.Context, c *natsconf.Conn, a Asset, skip Skip, from, las
 	})
 }
 
-// SumOf reads a whole asset and returns its sum.
+// SumOf reads a whole asset and returns its sum. Of a stream that keeps more messages on a subject than the
+// asset does, as builds before 0.10.0 made them, only those count that the asset keeps.
 func SumOf(ctx context.Context, c *natsconf.Conn, a Asset, skip Skip, alive time.Time) (Sum, error) {
 	var s Sum
-	err := Read(ctx, c, a, skip, 1, alive, func(items []Item) error {
+	kept, err := c.JS.Stream(ctx, a.Stream)
+	if err != nil {
+		return s, natsconf.Kind(err)
+	}
+	replacing := kept.CachedInfo().Config.MaxMsgsPerSubject != 1 && a.replacing()
+	newest := map[string]Item{}
+	err = Read(ctx, c, a, skip, 1, alive, func(items []Item) error {
 		for _, it := range items {
-			s.add(it)
+			if replacing {
+				newest[it.Subject] = it
+			} else {
+				s.add(it)
+			}
 		}
 		return nil
 	})
+	for _, it := range newest {
+		s.add(it)
+	}
 	return s, err
 }

@@ -12,8 +12,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"verifyd/natsconf"
 	"verifyd/natsconf/secretbox"
 	"verifyd/natsconf/storefile"
@@ -222,31 +220,29 @@ func (r *refill) take(stream string, life time.Duration, m *storefile.Message) e
 }
 
 func (r *refill) flush(one *assetRefill) error {
-	page := one.asset.withoutReplaced(one.page)
+	n, err := Fill(r.ctx, r.conn, one.asset, one.page)
 	one.page = one.page[:0]
-	n, err := Fill(r.ctx, r.conn, one.asset, page)
 	one.brought += n
 	return err
 }
 
 // replaces reports whether a message of the asset whose life has ended may have replaced one whose life has
 // not: it is stored for a moment, so that the other one is removed.
-func (a Asset) replaces() bool { return a.history == 1 && a.lives && !a.once }
+func (a Asset) replaces() bool { return a.replacing() && a.lives }
 
 // withoutReplaced leaves out the messages that others of the same page replace: a server refuses a batch that
 // removes what it brings.
 func (a Asset) withoutReplaced(items []Item) []Item {
-	if a.once || a.counter {
+	if !a.replacing() {
 		return items
 	}
 	taken := map[string]bool{} // subjects on which nothing older stays
 	var stay []Item
 	for _, it := range slices.Backward(items) {
-		if taken[it.Subject] {
-			continue
+		if !taken[it.Subject] {
+			stay = append(stay, it)
 		}
-		stay = append(stay, it)
-		taken[it.Subject] = a.history == 1 || it.Header.Get(jetstream.MsgRollup) != ""
+		taken[it.Subject] = true
 	}
 	slices.Reverse(stay)
 	return stay

@@ -9,7 +9,6 @@ import (
 	"math/big"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -17,7 +16,6 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/crashpoint"
-	"verifyd/natsconf/topology"
 	"verifyd/natsconf/wait"
 )
 
@@ -35,10 +33,6 @@ const (
 	// fillWait is how long a page that was not answered waits for the store, before what it holds of the page
 	// is read: an election takes 9.4 s, and 500 single messages 15 s on a disk that syncs one in 30 ms.
 	fillWait = time.Minute
-	// factsStay is how much longer the facts of an outcome live than in the store that they come from. What
-	// is left of a life is counted from when the page is stored, which may be an election later than when it
-	// was reckoned: an outcome must not stay for that long without the claim that fences it.
-	factsStay = 10 * time.Minute
 )
 
 // Filled returns the sequence, in the store that it came from, of the last message that was brought; 0 if
@@ -67,7 +61,7 @@ func Fill(ctx context.Context, c *natsconf.Conn, a Asset, items []Item) (stored 
 		page := nextPage(items)
 		err := destroyReplaced(ctx, c, a, page[0])
 		if err == nil {
-			err = fillPage(ctx, c, a, page)
+			err = fillPage(ctx, c, a, a.withoutReplaced(page))
 		}
 		if err != nil {
 			return stored, fmt.Errorf("fill %s: %w", a.Stream, err)
@@ -154,14 +148,11 @@ func messages(a Asset, items []Item, now time.Time) []*nats.Msg {
 	msgs := make([]*nats.Msg, len(items))
 	for i, it := range items {
 		m := &nats.Msg{Subject: it.Subject, Data: it.Data, Header: nats.Header{}}
-		maps.Copy(m.Header, it.Header)
+		maps.Copy(m.Header, kept(it.Header)) // older backups hold roll-ups
 		it.Origin.Put(m.Header)
 		if a.lives && !it.Origin.Until.IsZero() {
 			// whole seconds, never less
 			left := max(it.Origin.Until.Sub(now), 0).Truncate(time.Second) + time.Second
-			if a.Stream == topology.StreamCompletions && !strings.HasPrefix(it.Subject, "completion.") {
-				left += factsStay
-			}
 			m.Header.Set(jetstream.MsgTTLHeader, left.String())
 		}
 		msgs[i] = m

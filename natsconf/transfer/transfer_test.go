@@ -89,7 +89,7 @@ func bucket(t *testing.T, c *natsconf.Conn, name string) jetstream.KeyValue {
 }
 
 // purged is the headers of a marker that removes what stands before it under its subject.
-var purged = []string{"KV-Operation", "PURGE", jetstream.MsgRollup, jetstream.MsgRollupSubject}
+var purged = []string{"KV-Operation", "PURGE"}
 
 // fill writes something of every kind.
 func fill(t *testing.T, c *natsconf.Conn, round int) {
@@ -155,7 +155,7 @@ func TestCopyKeepsLives(t *testing.T) {
 	short := nats.Header{}
 	natsconf.Origin{Sequence: 1, Stored: before, Until: before.Add(3 * time.Second)}.Put(short)
 	short.Set(jetstream.MsgTTLHeader, "1h0m0s") // the origin counts, not the time left here
-	natstest.Publish(t, p.from, "completion.short", []byte("outcome"), short)
+	natstest.Publish(t, p.from, "session.sign_in.short", []byte("event"), short)
 	p.copy(t)
 	third := pair{p.to, natstest.Start(t)}
 	third.copy(t)
@@ -177,22 +177,20 @@ func TestCopyKeepsLives(t *testing.T) {
 		if m, err = c.Last(t.Context(), topology.StreamCompletions, "completion.old"); err != nil {
 			t.Fatal(err)
 		}
-		if left, err = time.ParseDuration(m.Header.Get(jetstream.MsgTTLHeader)); err != nil ||
-			left > topology.DefaultKeepResults || left < topology.DefaultKeepResults-time.Minute {
-			t.Errorf("an outcome is kept for %s more, %v", left, err)
+		if o, _ := natsconf.OriginOf(m.Header); o.Until.Sub(o.Stored) != topology.DefaultKeepResults {
+			t.Errorf("an outcome may be read from %s until %s", o.Stored, o.Until)
 		}
 		// The list of an account's sessions by time looks for sequences by it.
 		if seq, err := c.SequenceAt(t.Context(), topology.StreamCompletions,
 			before.Add(-time.Minute)); err != nil || seq != 2 {
 			t.Errorf("the first message since a minute ago is %d, %v", seq, err)
 		}
-		gone(t, c, "completion.short")
+		gone(t, c, topology.StreamEvents, "session.sign_in.short")
 	}
 }
 
-// No fact leaves a store before its outcome, also if the page with the outcome was stored minutes later than
-// its lives were reckoned, and the page with the fact at once.
-func TestFactsStayLongerThanTheirOutcome(t *testing.T) {
+// No fact leaves a store before its outcome.
+func TestFactsStayAsLongAsTheirOutcome(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	facts := []string{"claim.a.1", "result.a.1", "resend.a.2", "claim.a.2"}
@@ -210,18 +208,40 @@ func TestFactsStayLongerThanTheirOutcome(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			life, err := time.ParseDuration(m.Header.Get(jetstream.MsgTTLHeader))
+			until, err := c.KeptUntil(t.Context(), topology.StreamCompletions, m)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return m.Time.Add(life)
+			return until
 		}
 		outcome := leaves("completion.a")
 		for _, subject := range facts {
-			if more := leaves(subject).Sub(outcome); more < 5*time.Minute {
-				t.Errorf("%s leaves %s after its outcome", subject, more)
+			if at := leaves(subject); at.Before(outcome) {
+				t.Errorf("%s leaves at %s, its outcome at %s", subject, at, outcome)
 			}
 		}
+	}
+}
+
+// A store that an older build made keeps five revisions, and removed entries by roll-ups: the copy has what
+// was valid, and nothing of what was removed.
+func TestCopyOfAnOlderStore(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	natstest.Outdate(t, p.from)
+	account := topology.BucketSubject(topology.BucketAccounts, "acc_deleted")
+	for range 700 { // more than a page
+		publish(t, p.from, topology.BucketSubject(topology.BucketAccounts, "acc_busy"), "account")
+	}
+	publish(t, p.from, account, "members")
+	publish(t, p.from, account, "deleted", jetstream.MsgRollup, jetstream.MsgRollupSubject)
+	publish(t, p.from, "completion.short", "outcome", jetstream.MsgTTLHeader, "1h0m0s")
+	fill(t, p.from, 0)
+	p.copy(t)
+	p.equal(t, 161)
+	m, err := p.to.Last(t.Context(), topology.BucketStream(topology.BucketAccounts), account)
+	if err != nil || string(m.Data) != "deleted" || m.Header.Get(jetstream.MsgRollup) != "" {
+		t.Errorf("the deleted account is %q %v, %v", m.Data, m.Header, err)
 	}
 }
 
@@ -229,24 +249,24 @@ func TestFactsStayLongerThanTheirOutcome(t *testing.T) {
 func TestCopyWithoutTheNewestMessage(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
-	publish(t, p.from, "completion.old", "outcome")
-	publish(t, p.from, "completion.short", "outcome", jetstream.MsgTTLHeader, "1s")
-	gone(t, p.from, "completion.short")
+	publish(t, p.from, "session.sign_in.old", "event")
+	publish(t, p.from, "session.sign_in.short", "event", jetstream.MsgTTLHeader, "1s")
+	gone(t, p.from, topology.StreamEvents, "session.sign_in.short")
 	p.copy(t)
-	if _, err := p.to.Last(t.Context(), topology.StreamCompletions, "completion.old"); err != nil {
+	if _, err := p.to.Last(t.Context(), topology.StreamEvents, "session.sign_in.old"); err != nil {
 		t.Error(err)
 	}
 }
 
-// gone waits until a fact has left the store by its age.
-func gone(t *testing.T, c *natsconf.Conn, subject string) {
+// gone waits until a message has left the store by its age.
+func gone(t *testing.T, c *natsconf.Conn, stream, subject string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), natstest.TestTimeout)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		_, err := c.Last(ctx, topology.StreamCompletions, subject)
+		_, err := c.Last(ctx, stream, subject)
 		if errors.Is(err, natsconf.ErrNotFound) {
 			return
 		}

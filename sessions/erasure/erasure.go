@@ -20,9 +20,9 @@ import (
 	"verifyd/sessions/records"
 )
 
-// erasedFor is how long it is remembered that a session's user was erased: a day longer than results can be
-// kept at all (90 days).
-const erasedFor = 91 * 24 * time.Hour
+// erasedFor is how long it is remembered that a session's user was erased: a day longer than facts can be
+// kept at all, 90 days, and as long again in a store that they were brought to.
+const erasedFor = 181 * 24 * time.Hour
 
 // Person is a user as an integrator names them.
 type Person struct {
@@ -221,11 +221,7 @@ func (st *Eraser) noteErased(ctx context.Context, id sessions.ID, r records.Eras
 
 // purgeMarker returns a message that deletes the entry on a subject of a bucket.
 func purgeMarker(subject string) *nats.Msg {
-	return &nats.Msg{
-		Subject: subject, Header: nats.Header{
-			"KV-Operation": {"PURGE"}, jetstream.MsgRollup: {jetstream.MsgRollupSubject},
-		},
-	}
+	return &nats.Msg{Subject: subject, Header: nats.Header{"KV-Operation": {"PURGE"}}}
 }
 
 // keptUntil records when the message on a subject leaves the store by its age.

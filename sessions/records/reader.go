@@ -175,7 +175,12 @@ func (st *Reader) completionOf(ctx context.Context, id sessions.ID) (sessions.Co
 		return sessions.Completion{}, fmt.Errorf("read completion of session %s: %w", id, err)
 	}
 	c, err := st.readCompletion(ctx, id, m)
-	return withHeader(c, m.Header), err
+	c = withHeader(c, m.Header)
+	if err == nil && !c.KeptUntil.IsZero() && !st.Now().Before(c.KeptUntil) {
+		// This store keeps the fact for as long as one of its own: it fences.
+		return sessions.Completion{}, fmt.Errorf("completion of session %s: %w", id, natsconf.ErrNotFound)
+	}
+	return c, err
 }
 
 // readCompletion reads the message in the place of a session's completion. Its errors are an

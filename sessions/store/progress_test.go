@@ -296,13 +296,13 @@ func TestStoredTryIsNotLost(t *testing.T) {
 			_, err := deaf.Confirm(ctx, s, s.PlatformUserID, code)
 			result <- err
 		}()
-		natstest.AwaitEqual(t, "the number of stored tries", tried, func() int {
+		natstest.AwaitValue(t, fmt.Sprint("there are stored tries: ", tried), func() int {
 			p, err := h.store.ProgressOf(t.Context(), s.ID)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return len(p.Tried)
-		})
+		}, func(n int) bool { return n == tried })
 		end()
 		if err := natstest.Receive(t, "the process ends", result); err == nil {
 			t.Fatal("without its outcome it is well")

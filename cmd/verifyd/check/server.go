@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -198,8 +199,8 @@ func checkStoreRoom(s *Survey, in provision.Inspection, c config.Config) {
 	s.ok("store", "%d of %d MiB used", in.Used>>20, in.Limit>>20)
 }
 
-func checkTopology(s *Survey, in provision.Inspection, _ config.Config) {
-	var missing []string
+func checkTopology(s *Survey, in provision.Inspection, c config.Config) {
+	var missing, outdated, lasting []string
 	for _, d := range in.Differences {
 		switch d.Kind {
 		case provision.Missing:
@@ -207,15 +208,36 @@ func checkTopology(s *Survey, in provision.Inspection, _ config.Config) {
 		case provision.Updated:
 			s.Warn("topology", "nothing to do if this is intended; the next start of the service changes it",
 				"%s: %s is %s, these settings ask for %s", d.Asset, d.Field, d.Have, d.Want)
+		case provision.Outdated:
+			outdated = append(outdated, strings.TrimPrefix(d.Asset, "stream "))
+		case provision.Lasting:
+			lasting = append(lasting, strings.TrimPrefix(d.Asset, "stream "))
 		case provision.Drift:
 			s.err("topology", "move the data to a fresh stream, or restore the setting",
 				"%s: %s is %s on the server, verifyd needs %s", d.Asset, d.Field, d.Have, d.Want)
 		}
 	}
+	if c.Store.NATSURL != "" { // no credential leads to an embedded store
+		checkOutdated(s, slices.Compact(outdated), lasting)
+	}
 	switch {
 	case len(missing) > 0:
 		s.ok("topology", "the next start creates %s", strings.Join(missing, ", "))
-	case len(in.Differences) == 0:
+	case len(in.Differences) == len(outdated)+len(lasting):
 		s.ok("topology", "as it should be")
+	}
+}
+
+// checkOutdated reports what streams of builds before 0.10.0 allow and those of this build do not.
+func checkOutdated(s *Survey, outdated, lasting []string) {
+	if len(outdated) > 0 {
+		s.Warn("topology", "run verifyd apply --finish once no build before 0.10.0 runs any more",
+			"one message can empty %s: they allow roll-ups, which older builds need",
+			strings.Join(outdated, ", "))
+	}
+	if len(lasting) > 0 {
+		s.Warn("topology", "no server takes that back: verifyd move brings the data into a store without it",
+			"a message can be stored in %s with a life of a second: an older build made it so",
+			strings.Join(lasting, ", "))
 	}
 }

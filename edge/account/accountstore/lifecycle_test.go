@@ -219,6 +219,32 @@ func (h harness) versions(t *testing.T, subject string) uint64 {
 	return info.State.Subjects[subject]
 }
 
+// In a store that an older build made, which keeps five revisions, none of those that are kept has members.
+func TestDeletedAccountInAnOlderStore(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	natstest.Outdate(t, h.conn)
+	a := h.account(t, "Harbor Guild", ada)
+	for _, name := range []string{"Pier Guild", "Quay Guild", "Dock Guild"} {
+		if err := err2(h.store.RenameAccount(t.Context(), operator, a.ID, name, false)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := err2(h.store.DeleteAccount(t.Context(), operator, a.ID, false)); err != nil {
+		t.Fatal(err)
+	}
+	stream, subject := topology.BucketStream(topology.BucketAccounts),
+		topology.BucketSubject(topology.BucketAccounts, a.ID)
+	from := uint64(1)
+	for range h.versions(t, subject) {
+		m, err := h.conn.Next(t.Context(), stream, subject, from)
+		if err != nil || strings.Contains(string(m.Data), "ada") {
+			t.Errorf("%s, %v", m.Data, err)
+		}
+		from = m.Sequence + 1
+	}
+}
+
 // An older copy of its record does not bring a deleted account back.
 func TestDeletedAccountCannotComeBack(t *testing.T) {
 	t.Parallel()

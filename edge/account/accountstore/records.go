@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go"
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
@@ -232,15 +232,21 @@ func (s *records) putAccount(ctx context.Context, a record.Account, data []byte,
 }
 
 // putWithoutHistory is put for an account's record that keeps no earlier revision: those hold secrets, and
-// members.
+// members. Buckets that a build before 0.10.0 made keep five, so it is stored as often.
 func (s *records) putWithoutHistory(ctx context.Context, id string, data []byte, revision uint64) error {
-	m := entry.Message(topology.BucketAccounts, id, data, revision)
-	m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
-	err := s.conn.PublishOne(ctx, topology.BucketStream(topology.BucketAccounts), m)
-	if err == nil {
-		return nil
+	stream := topology.BucketStream(topology.BucketAccounts)
+	bucket, err := s.conn.JS.Stream(ctx, stream)
+	if err != nil {
+		return natsconf.Kind(err)
 	}
-	return fmt.Errorf("store the change: %w", natsconf.Kind(err))
+	msgs := []*nats.Msg{entry.Message(topology.BucketAccounts, id, data, revision)}
+	for range bucket.CachedInfo().Config.MaxMsgsPerSubject - 1 {
+		msgs = append(msgs, &nats.Msg{Subject: msgs[0].Subject, Data: data})
+	}
+	if err := s.conn.PublishBatch(ctx, stream, msgs...); err != nil {
+		return fmt.Errorf("store the change: %w", err)
+	}
+	return nil
 }
 
 func (s *records) now() time.Time {

@@ -74,12 +74,11 @@ func Put(ctx context.Context, c *natsconf.Conn, bucket, key string, value []byte
 	return c.PublishOne(ctx, topology.BucketStream(bucket), Message(bucket, key, value, revision))
 }
 
-// Purge removes an entry with its history, on the condition of Put; revision 0: whatever it is now. Its
-// errors are those of Put.
+// Purge removes an entry, on the condition of Put; revision 0: whatever it is now. Its errors are those of
+// Put.
 func Purge(ctx context.Context, c *natsconf.Conn, bucket, key string, revision uint64) error {
 	m := Message(bucket, key, nil, revision)
 	m.Header.Set("KV-Operation", "PURGE")
-	m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
 	if revision == 0 {
 		m.Header.Del(jetstream.ExpectedLastSubjSeqHeader)
 	}

@@ -19,10 +19,15 @@ import (
 	"verifyd/cmd/verifyd/command"
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/store"
+	"verifyd/cmd/verifyd/version"
 	"verifyd/dispatcher/callback/localca"
+	"verifyd/natsconf"
+	"verifyd/natsconf/fleet"
 	"verifyd/natsconf/permission"
+	"verifyd/natsconf/provision"
 	"verifyd/natsconf/secretbox"
 	"verifyd/natsconf/serverconf"
+	"verifyd/natsconf/topology"
 )
 
 // trialRenew is the remaining validity below which a trial's certificate is replaced.
@@ -185,6 +190,7 @@ func put(dir, folder, name string, content []byte) error {
 
 // Apply creates and updates what verifyd keeps on external NATS servers, with the operator's credential.
 type Apply struct {
+	Finish               bool `help:"Also remove what only builds before 0.10.0 need: roll-ups, and earlier revisions. Those builds no longer start then. It refuses while a process of another build runs."`
 	config.StoreSettings `embed:"" group:"store"`
 }
 
@@ -205,6 +211,26 @@ func (a Apply) Run(ctx context.Context, c command.Console) error {
 		return err
 	}
 	defer st.Close()
+	if a.Finish {
+		if err := finish(ctx, st.Conn, cfg.Topology); err != nil {
+			return err
+		}
+	}
 	_, err = fmt.Fprintln(c.Err, "The servers hold what verifyd needs.")
 	return err
+}
+
+// finish removes what only older builds need, if none runs.
+func finish(ctx context.Context, conn *natsconf.Conn, o topology.Options) error {
+	all, err := fleet.Ask(ctx, conn)
+	if err != nil {
+		return err
+	}
+	for _, p := range all {
+		if number, _, _ := strings.Cut(p.Version, "-"); number != version.Number() {
+			return fmt.Errorf("%s runs verifyd %s (process %d), and this is %s: upgrade or stop it first",
+				p.Host, p.Version, p.PID, version.Text())
+		}
+	}
+	return provision.Ensurer{Conn: conn, Topology: topology.New(o), Update: true, Finish: true}.Ensure(ctx)
 }
