@@ -127,12 +127,12 @@ func Open(ctx context.Context, c config.Store, log zerolog.Logger, why Purpose) 
 	if slices.Contains([]storestate.State{storestate.StateDraining, storestate.StateSealing,
 		storestate.StateRetired},
 		standing.State) {
-		return s, s.bindAccounts(ctx, waiting) // sealed streams differ from the table
+		return s, s.bindAccounts(ctx, log) // sealed streams differ from the table
 	}
 	if err := s.ensure(ctx, c, log, why); err != nil {
 		return nil, err
 	}
-	if err := s.bindAccounts(ctx, waiting); err != nil {
+	if err := s.bindAccounts(ctx, log); err != nil {
 		return nil, err
 	}
 	if why == ToServe {
@@ -170,13 +170,16 @@ func Waits(log zerolog.Logger) func(error) {
 }
 
 // bindAccounts also finds out whether the master key is the store's, and what its time is.
-func (s *Store) bindAccounts(ctx context.Context, waiting func(error)) error {
+func (s *Store) bindAccounts(ctx context.Context, log zerolog.Logger) error {
 	err := natsconf.AtBoot(ctx, func(ctx context.Context) (err error) {
 		if s.Accounts, err = accountstore.New(ctx, s.Conn, s.Key); err != nil {
 			return err
 		}
+		s.Accounts.ReportUnreadable(func(err error) {
+			log.Error().Err(err).Msg("a record cannot be read; lists leave it out")
+		})
 		return s.Conn.Clock.Read(ctx)
-	}, func(err error) bool { return errors.Is(err, accountstore.ErrMasterKey) }, waiting)
+	}, func(err error) bool { return errors.Is(err, accountstore.ErrMasterKey) }, Waits(log))
 	if errors.Is(err, accountstore.ErrMasterKey) {
 		var f config.Faults
 		f.Add("secret-key", err.Error(),
@@ -268,7 +271,7 @@ func Reach(ctx context.Context, c config.Store, log zerolog.Logger, why Purpose)
 		conn, err := ConnectRunning(ctx, c.DataDir, log)
 		if err == nil {
 			s := &Store{Conn: conn, Key: key}
-			if err := s.bindAccounts(ctx, Waits(log)); err != nil {
+			if err := s.bindAccounts(ctx, log); err != nil {
 				s.Close()
 				return nil, err
 			}

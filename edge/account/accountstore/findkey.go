@@ -102,8 +102,7 @@ func (s keys) Keys(ctx context.Context) ([]account.Key, error) {
 	return keys, err
 }
 
-// listKeys lists the records of all keys, oldest first. If some cannot be read, it returns the others with
-// the error.
+// listKeys lists the records of all keys, oldest first, as listAccounts does.
 func (s keys) listKeys(ctx context.Context) ([]record.Key, error) {
 	entries, err := entry.List(ctx, s.conn, topology.BucketKeys, ">")
 	if err != nil {
@@ -113,7 +112,7 @@ func (s keys) listKeys(ctx context.Context) ([]record.Key, error) {
 	for _, e := range entries {
 		_, k, derr := record.DecodeKey(e.Key, e.Value)
 		if derr != nil {
-			err = errors.Join(err, derr)
+			err = errors.Join(err, entry.LeaveOut(s.unreadable, derr))
 			continue
 		}
 		records = append(records, k)

@@ -133,8 +133,8 @@ func (s *Store) EndDue(ctx context.Context) error {
 	return failed
 }
 
-// endKeys revokes the remaining keys of an account and returns how many there were. If entries of keys cannot
-// be read, it revokes the others and returns the error.
+// endKeys revokes the remaining keys of an account and returns how many there were. If a newer build has
+// written some, it revokes the others and returns the error. One that nobody can read is no key.
 func (s *Store) endKeys(ctx context.Context, by access.Actor, id string, dry bool) (ended int, err error) {
 	keys, unread := s.Keys(ctx)
 	for _, k := range keys {

@@ -257,7 +257,8 @@ func TestDeletedAccountCannotComeBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	natstest.Await(t, "it is gone", func() bool {
-		return errors.Is(second(h.mirror.Lookup(secret)), account.ErrRevokedKey)
+		a, _ := h.mirror.Account(a.ID)
+		return !a.DeletedAt.IsZero() && errors.Is(second(h.mirror.Lookup(secret)), account.ErrRevokedKey)
 	})
 	natstest.Publish(t, h.conn, subject, before)
 	h.account(t, "marker") // seen after the copy, so that was seen

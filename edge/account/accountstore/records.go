@@ -27,11 +27,12 @@ import (
 type records struct {
 	Now func() time.Time // set by tests; nil: the store's time
 
-	conn   *natsconf.Conn
-	box    *secretbox.Box
-	sign   *signing.Keys
-	log    *audit.Log
-	grants *grant.Store
+	conn       *natsconf.Conn
+	box        *secretbox.Box
+	sign       *signing.Keys
+	log        *audit.Log
+	grants     *grant.Store
+	unreadable func(error) // see Store.ReportUnreadable
 }
 
 func (s *records) account(ctx context.Context, id string) (record.Account, entry.Entry, error) {
@@ -200,8 +201,8 @@ func (s *records) put(ctx context.Context, bucket, name string, data []byte, rev
 	return nil
 }
 
-// listAccounts lists the records in the entries of all accounts, by name. If some cannot be read, it returns
-// the others with the error.
+// listAccounts lists the records in the entries of all accounts, by name. Those that cannot be read are left
+// out and reported. If a newer build has written some, it returns the others with natsconf.ErrNewer.
 func (s *records) listAccounts(ctx context.Context) ([]record.Account, error) {
 	entries, err := entry.List(ctx, s.conn, topology.BucketAccounts, ">")
 	if err != nil {
@@ -214,7 +215,7 @@ func (s *records) listAccounts(ctx context.Context) ([]record.Account, error) {
 		}
 		a, derr := record.DecodeAccount(e.Key, e.Value, s.box)
 		if derr != nil {
-			err = errors.Join(err, derr)
+			err = errors.Join(err, entry.LeaveOut(s.unreadable, derr))
 			continue
 		}
 		accounts = append(accounts, a)

@@ -337,7 +337,9 @@ func TestUnreadableAccountKeepsNoOtherFromItsEnd(t *testing.T) {
 	}
 	dieAfter(t, s, behind, 7)
 	s.Now = func() time.Time { return time.Now().Add(account.DeleteGrace + time.Minute) }
-	err = s.Repair(t.Context())
+	var unreadable error
+	s.ReportUnreadable(func(err error) { unreadable = errors.Join(unreadable, err) })
+	err = errors.Join(s.Repair(t.Context()), unreadable)
 	for _, want := range []string{"delete account " + broken, "planted"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not reported: %v", want, err)

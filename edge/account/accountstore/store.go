@@ -95,6 +95,12 @@ func New(ctx context.Context, c *natsconf.Conn, key secretbox.Key) (*Store, erro
 	return s, nil
 }
 
+// ReportUnreadable sets what is called for each record that a list leaves out because it cannot be read: it
+// is damaged, or no verifyd wrote it.
+func (s *Store) ReportUnreadable(report func(error)) {
+	s.unreadable, s.grants.Unreadable, s.log.Unreadable = report, report, report
+}
+
 // Audit reads an account's audit log, or ServiceLog's; see audit.Log.Audit.
 func (s *Store) Audit(ctx context.Context, account, cursor string, limit int) (audit.Page, error) {
 	return s.log.Audit(ctx, account, cursor, limit)

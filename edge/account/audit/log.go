@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -27,6 +28,9 @@ const writeWithin = 12 * time.Second
 // Log writes and reads the audit log. Record n of an account is the one message on audit.<account>.<n>; the
 // stream accepts no second one there and deletes none. Its methods are safe for concurrent use.
 type Log struct {
+	// Unreadable, if set, is called for each record that a list leaves out because it cannot be read.
+	Unreadable func(error)
+
 	conn     *natsconf.Conn
 	now      func() time.Time
 	changing chan struct{} // holds one: the caller that has the turn
@@ -57,6 +61,8 @@ func subject(account string, number int64) string {
 	return "audit." + account + "." + strconv.FormatInt(number, 10)
 }
 
+func subjects(account string) string { return "audit." + account + ".*" }
+
 // Draft makes a record with the next free number.
 func (l *Log) Draft(ctx context.Context, by access.Actor, account, what, on string,
 	detail map[string]string) (*Record, error) {
@@ -73,9 +79,9 @@ func (l *Log) Draft(ctx context.Context, by access.Actor, account, what, on stri
 	}, nil
 }
 
-// Last returns the number of an account's newest record; 0 if there is none.
+// Last returns the number of an account's newest record; 0 if there is none. What no verifyd wrote is none.
 func (l *Log) Last(ctx context.Context, account string) (int64, error) {
-	m, err := l.conn.Last(ctx, topology.StreamAudit, "audit."+account+".*")
+	m, err := l.conn.Last(ctx, topology.StreamAudit, subjects(account))
 	if errors.Is(err, natsconf.ErrNotFound) {
 		return 0, nil
 	}
@@ -83,14 +89,27 @@ func (l *Log) Last(ctx context.Context, account string) (int64, error) {
 		return 0, fmt.Errorf("read the audit log: %w", err)
 	}
 	r, err := decodeRecord(m.Data)
-	if err != nil {
-		return 0, err
+	if err == nil {
+		return r.Number, nil
 	}
-	return r.Number, nil
+	all, err := l.conn.Newest(ctx, topology.StreamAudit, subjects(account))
+	if err != nil {
+		return 0, fmt.Errorf("read the audit log: %w", err)
+	}
+	for _, m := range slices.Backward(all) {
+		if r, err = decodeRecord(m.Data()); err == nil {
+			return r.Number, nil
+		}
+		if err = entry.LeaveOut(l.Unreadable, fmt.Errorf("%s: %w", m.Subject(), err)); err != nil {
+			return 0, err
+		}
+	}
+	return 0, nil
 }
 
-// write stores a record under its own number, or under the next free one if others took that. Numbers have no
-// gap, and all processes that write one record begin at the same number, so that it cannot be there twice.
+// write stores a record under its own number, or under the next free one if others took that, also something
+// that no verifyd wrote. Numbers have no gap, and all processes that write one record begin at the same
+// number, so that it cannot be there twice.
 func (l *Log) write(ctx context.Context, r *Record) error {
 	ctx, cancel := wait.For(ctx, writeWithin)
 	defer cancel()
@@ -110,7 +129,7 @@ func (l *Log) write(ctx context.Context, r *Record) error {
 			return fmt.Errorf("write the audit log: %w", err)
 		}
 		found, err := decodeRecord(existing.Data)
-		if err != nil || found.ID == r.ID {
+		if errors.Is(err, natsconf.ErrNewer) || err == nil && found.ID == r.ID {
 			return err
 		}
 		r.Number++
@@ -142,7 +161,7 @@ func (l *Log) Repair(ctx context.Context, r *Record) error {
 	switch {
 	case err == nil && found.ID == r.ID:
 		return nil
-	case err != nil && !errors.Is(err, natsconf.ErrNotFound):
+	case errors.Is(err, natsconf.ErrUnavailable), errors.Is(err, natsconf.ErrNewer):
 		return err
 	}
 	late := *r

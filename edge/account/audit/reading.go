@@ -12,6 +12,7 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit/life"
+	"verifyd/edge/account/entry"
 	"verifyd/natsconf"
 	"verifyd/natsconf/topology"
 )
@@ -43,10 +44,14 @@ func (l *Log) Audit(ctx context.Context, id, cursor string, limit int) (Page, er
 		if errors.Is(err, natsconf.ErrNotFound) {
 			break // aged out, like all before it
 		}
-		if err != nil {
+		if errors.Is(err, natsconf.ErrUnavailable) {
 			return Page{}, err
 		}
-		page.Records = append(page.Records, *r)
+		if err == nil {
+			page.Records = append(page.Records, *r)
+		} else if err = entry.LeaveOut(l.Unreadable, fmt.Errorf("%s: %w", subject(id, n), err)); err != nil {
+			return Page{}, err
+		}
 	}
 	return page, nil
 }

@@ -134,6 +134,9 @@ func (g Grant) holds(at time.Time) bool {
 type Store struct {
 	operatorTokens
 
+	// Unreadable, if set, is called for each record that a list leaves out because it cannot be read.
+	Unreadable func(error)
+
 	conn   *natsconf.Conn
 	tokens tokens
 	log    *audit.Log

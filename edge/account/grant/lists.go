@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"verifyd/edge/account"
+	"verifyd/edge/account/entry"
 	"verifyd/natsconf/topology"
 )
 
@@ -56,10 +57,11 @@ func (s *Store) decisions(ctx context.Context, entries ...string) ([]Grant, erro
 	var grants []Grant
 	for _, m := range msgs {
 		g, err := decodeGrant(m.Data())
-		if err != nil {
+		if err == nil {
+			grants = append(grants, g)
+		} else if err = entry.LeaveOut(s.Unreadable, fmt.Errorf("%s: %w", m.Subject(), err)); err != nil {
 			return nil, err
 		}
-		grants = append(grants, g)
 	}
 	return grants, nil
 }
