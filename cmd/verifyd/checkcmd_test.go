@@ -314,7 +314,7 @@ func TestApplyFinishesAnUpgrade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	finish := append(apply, "--finish")
+	finish := slices.Concat(apply, []string{"--finish"})
 	if code, _, errOut := verifyd(t, finish...); code != exitFailed ||
 		!strings.Contains(errOut, "edge-1 runs verifyd 0.9.0 (process 7)") {
 		t.Errorf("beside an older build: exit %d: %s", code, errOut)
