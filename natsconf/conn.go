@@ -107,9 +107,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 		return nil, fmt.Errorf("set up JetStream: %w", err)
 	}
 	c.JS = js
-	c.Reader = &Reader{
-		js: js, metrics: newMetrics(), embedded: o.Embedded, streams: map[string]jetstream.Stream{},
-	}
+	c.Reader = newReader(js, o.Embedded)
 	c.Clock = storetime.New(c.serverTime, o.Now)
 	return c, nil
 }

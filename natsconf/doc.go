@@ -11,7 +11,8 @@
 //     the exceptions, and no promise depends on them.
 //   - Every read goes to the stream's leader. Direct reads, which cost less, are enabled only in the embedded
 //     store, which has no other copy: a replica may answer a read that follows an acknowledged write as if
-//     the write had not happened.
+//     the write had not happened. What the leader does not have counts only while it is known to be the only
+//     one (package leadership).
 //   - A Writer returns to each caller the result of its own publish: stored, conflict, certainly not stored,
 //     or uncertain.
 //   - A write that replaces an entry on condition that no other write did goes through Update, or through

@@ -16,6 +16,7 @@ import (
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/topology"
+	"verifyd/natsconf/wait"
 )
 
 // holdGate is a gate that, once armed, forwards one chunk from clients and holds the next one until it is
@@ -226,4 +227,57 @@ func TestReadingWhileACopyIsBehind(t *testing.T) {
 		}
 	}
 	t.Logf("%d readings were whole, %d refused", whole, refused)
+}
+
+// A server that leads a stream is cut off from the others, which elect another leader. From what the new one
+// has acknowledged on, no client of the old one is told that it is not there: it waits, until the servers
+// meet again.
+func TestNotFoundDuringAPartition(t *testing.T) {
+	t.Parallel()
+	trio := natstest.StartTrio(t)
+	trio.LayLines(t)
+	conn := trio.Connect(t)
+	natstest.Ensure(t, conn)
+	stream := topology.BucketStream(topology.BucketSessions)
+	old := natstest.Leader(t, conn, stream)
+	here, there := trio.Connect(t, old), trio.Connect(t, trio.Others(old)...)
+	subject := topology.BucketSubject(topology.BucketSessions, "made-meanwhile")
+	read := func() error {
+		_, err := here.Last(t.Context(), stream, subject)
+		return err
+	}
+	if err := read(); !errors.Is(err, natsconf.ErrNotFound) {
+		t.Fatal("before it is made:", err)
+	}
+	trio.CutOff(old)
+	natstest.Await(t, "the others have another leader", func() bool {
+		return natstest.Leader(t, there, stream) != old
+	})
+	natstest.Publish(t, there, subject, []byte("x"))
+	stale, err := here.JS.Stream(t.Context(), stream)
+	if err != nil {
+		t.Fatal("the old leader does not answer any more:", err)
+	}
+	if _, err := stale.GetLastMsgForSubject(t.Context(), subject); !errors.Is(err, jetstream.ErrMsgNotFound) {
+		t.Fatal("it does not answer as before:", err)
+	}
+	ctx, cancel := wait.For(t.Context(), natstest.TestTimeout)
+	defer cancel()
+	waits := make(chan error, 1)
+	go func() {
+		_, err := here.Last(ctx, stream, subject)
+		waits <- err
+	}()
+	for {
+		if err := read(); !errors.Is(err, natsconf.ErrUnavailable) {
+			t.Fatal("on the side of the old leader:", err)
+		}
+		if cluster, err := stale.Info(t.Context()); err != nil || cluster.Cluster.Leader != old {
+			break // it has stepped down
+		}
+	}
+	trio.Heal()
+	if err := natstest.Receive(t, "who waits is answered", waits); err != nil {
+		t.Error("who waits:", err)
+	}
 }

@@ -9,19 +9,33 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"verifyd/natsconf/leadership"
 	"verifyd/natsconf/topology"
 	"verifyd/natsconf/wait"
 )
 
-// Reader reads from the leaders of streams, so that it sees every acknowledged write. Its methods are safe
-// for concurrent use.
+// errMarker is ErrNotFound for a key whose newest message marks it as deleted.
+var errMarker = fmt.Errorf("%w: it was deleted", ErrNotFound)
+
+// Reader reads from the leaders of streams, so that it sees every acknowledged write. That something is not
+// there, or was deleted, it takes from a leader that most servers follow (package leadership). Its methods
+// are safe for concurrent use.
 type Reader struct {
 	js       jetstream.JetStream
 	metrics  *metrics
 	embedded Server // if it is in this process
+	leaders  *leadership.Leaders
 
 	mu      sync.Mutex
 	streams map[string]jetstream.Stream
+}
+
+func newReader(js jetstream.JetStream, embedded Server) *Reader {
+	r := &Reader{
+		js: js, metrics: newMetrics(), embedded: embedded, streams: map[string]jetstream.Stream{},
+	}
+	r.leaders = leadership.New(r.heard)
+	return r
 }
 
 // Failure returns why the embedded store behind this connection must not be used, or nil.
@@ -65,8 +79,14 @@ func (r *Reader) Last(ctx context.Context, stream, subject string) (m *jetstream
 			// left the stream before others. No subject of ours is a single token.
 			m, err = s.GetLastMsgForSubject(ctx, "*.>")
 		}
+		if err == nil && IsMarker(m.Header) {
+			return errMarker
+		}
 		return err
 	})
+	if errors.Is(err, errMarker) {
+		return m, nil
+	}
 	return m, err
 }
 
@@ -99,14 +119,47 @@ func (r *Reader) askOnce(ctx context.Context, stream string, patience time.Durat
 	if err != nil {
 		return err
 	}
-	switch err = question(ctx, s); {
-	case err == nil:
-		return nil
-	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return ErrNotFound
-	default:
-		return fmt.Errorf("read from %s: %w: %w", stream, ErrUnavailable, err)
+	for {
+		led := r.ledUntil(stream)
+		switch err = question(ctx, s); {
+		case err == nil:
+			return nil
+		case errors.Is(err, jetstream.ErrMsgNotFound):
+			err = ErrNotFound
+		case !errors.Is(err, ErrNotFound):
+			return fmt.Errorf("read from %s: %w: %w", stream, ErrUnavailable, err)
+		}
+		if time.Now().Before(led) {
+			return err
+		}
+		// The server that answered may have been replaced: what it does not have counts if it is asked again
+		// while it is known to lead.
+		if err = r.leaders.Await(ctx, stream); err != nil {
+			return fmt.Errorf("read from %s: %w: %w", stream, ErrUnavailable, err)
+		}
 	}
+}
+
+// ledUntil returns until when the server that answers for a stream is known to lead it. One in this process
+// always does.
+func (r *Reader) ledUntil(stream string) time.Time {
+	if r.embedded != nil {
+		return time.Now().Add(ackTimeout)
+	}
+	return r.leaders.Until(stream)
+}
+
+// heard asks the leader of a stream when a majority has answered it last (leadership.Heard). Its errors are
+// ErrUnavailable and leadership.ErrNoLeader.
+func (r *Reader) heard(ctx context.Context, stream string) (ago time.Duration, alone bool, err error) {
+	err = r.askOnce(ctx, stream, ackTimeout, func(ctx context.Context, s jetstream.Stream) error {
+		info, err := s.Info(ctx)
+		if err == nil {
+			ago, alone, err = leadership.Heard(info)
+		}
+		return err
+	})
+	return ago, alone, err
 }
 
 // answered counts a failed read. If the embedded store has failed, every read has: the server may have

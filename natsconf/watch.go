@@ -36,8 +36,6 @@ const (
 // restored from an older copy.
 var errBucketWentBack = errors.New("the bucket has lost what was seen in it")
 
-var errNoLeader = errors.New("the stream has no leader")
-
 // Freshness is the instant up to which the follower of a watch has seen everything. It outlasts the watch, so
 // that the next one goes on with it; the zero value has seen nothing yet.
 type Freshness struct {
@@ -173,8 +171,9 @@ func (w *Watch) findLeader(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	asked := time.Now()
-	ago, alone, err := w.conn.heard(ctx, topology.BucketStream(w.bucket))
-	if err != nil {
+	stream := topology.BucketStream(w.bucket)
+	ago, alone, err := w.conn.heard(ctx, stream)
+	if w.conn.answered(stream, err) != nil {
 		return false
 	}
 	now := time.Now()
@@ -189,37 +188,6 @@ func (w *Watch) findLeader(ctx context.Context) bool {
 		return false
 	}
 	return true
-}
-
-// heard returns how long ago so many servers had answered the leader of a stream that they are a majority
-// with it, as the leader has it: leaderLease if not enough of them have answered it yet. alone: there is no
-// other server. Its error is ErrUnavailable.
-func (r *Reader) heard(ctx context.Context, stream string) (ago time.Duration, alone bool, err error) {
-	err = r.ask(ctx, stream, func(ctx context.Context, s jetstream.Stream) error {
-		info, err := s.Info(ctx)
-		switch {
-		case err != nil:
-			return err
-		case info.Cluster == nil || len(info.Cluster.Replicas) == 0:
-			alone = true
-			return nil
-		case info.Cluster.Leader == "": // others answer as well while there is none
-			return errNoLeader
-		}
-		needed := (len(info.Cluster.Replicas) + 1) / 2
-		answered := slices.DeleteFunc(slices.Clone(info.Cluster.Replicas), func(f *jetstream.PeerInfo) bool {
-			return f.Active == 0 && !f.Current // never yet
-		})
-		slices.SortFunc(answered, func(a, b *jetstream.PeerInfo) int {
-			return cmp.Compare(a.Active, b.Active)
-		})
-		ago = leaderLease
-		if len(answered) >= needed {
-			ago = answered[needed-1].Active
-		}
-		return nil
-	})
-	return ago, alone, err
 }
 
 // load delivers every key's newest entry, and the nil after them.

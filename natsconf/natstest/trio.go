@@ -30,13 +30,16 @@ import (
 type Trio struct {
 	dir   string
 	nodes []*node
+	lines *lines // nil: the routes between the servers cannot be cut
 }
 
 // node is one server.
 type node struct {
-	name string
-	port int // where clients come
-	args string
+	name, dir string
+	port      int   // where clients come
+	listen    int   // where routes come
+	routes    []int // where it makes routes to
+	advertise string
 
 	cmd  *exec.Cmd // nil while it does not run
 	hold *os.File  // the server ends when its standard input does, which is when this process ends
@@ -55,17 +58,21 @@ func StartTrio(tb testing.TB) *Trio {
 	tr := &Trio{dir: dir}
 	for i := range nodes {
 		name := fmt.Sprint("n", i+1)
-		args := []string{name, filepath.Join(dir, name), strconv.Itoa(clients[i]), strconv.Itoa(routes[i])}
-		for _, port := range routes {
-			args = append(args, strconv.Itoa(port))
-		}
-		tr.nodes = append(tr.nodes, &node{name: name, port: clients[i], args: strings.Join(args, " ")})
+		tr.nodes = append(tr.nodes, &node{
+			name: name, dir: filepath.Join(dir, name), port: clients[i], listen: routes[i], routes: routes,
+		})
 	}
 	tb.Cleanup(func() {
 		for _, n := range tr.nodes {
 			n.kill()
 		}
 	})
+	tr.startAll(tb)
+	return tr
+}
+
+func (tr *Trio) startAll(tb testing.TB) {
+	tb.Helper()
 	var wg sync.WaitGroup
 	for _, n := range tr.nodes {
 		wg.Go(func() {
@@ -78,7 +85,6 @@ func StartTrio(tb testing.TB) *Trio {
 	if tb.Failed() {
 		tb.FailNow()
 	}
-	return tr
 }
 
 // Dir returns the folder in which each server keeps its files, in one of its name.
@@ -174,7 +180,12 @@ func (tr *Trio) node(name string) *node {
 
 func (n *node) start() error {
 	cmd := exec.Command(os.Args[0]) //nolint:gosec // this very test binary
-	cmd.Env = append(os.Environ(), nodeVariable+"="+n.args)
+	args := []string{n.name, n.dir, strconv.Itoa(n.port), strconv.Itoa(n.listen)}
+	for _, port := range n.routes {
+		args = append(args, strconv.Itoa(port))
+	}
+	cmd.Env = append(os.Environ(),
+		nodeVariable+"="+strings.Join(args, " "), advertiseVariable+"="+n.advertise)
 	hold, ready, err := startChild(cmd)
 	if err != nil {
 		return err

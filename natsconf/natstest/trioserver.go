@@ -15,6 +15,10 @@ import (
 // for clients, its port for routes, and all ports for routes.
 const nodeVariable = "VERIFYD_TEST_CLUSTER_NODE"
 
+// advertiseVariable is the address for routes by which a server of a Trio is known to the others; empty: its
+// own.
+const advertiseVariable = "VERIFYD_TEST_CLUSTER_ADVERTISE"
+
 func init() { //nolint:gochecknoinits // a test binary becomes the server before any test of it runs
 	if args := os.Getenv(nodeVariable); args != "" {
 		beInstead(func() error { return serveNode(strings.Fields(args), os.Stdin, os.Stdout) })
@@ -36,8 +40,10 @@ func serveNode(args []string, in io.Reader, out io.Writer) error {
 		ServerName: name, Host: "127.0.0.1", Port: ports[0], NoSigs: true, NoLog: true,
 		JetStream: true, StoreDir: dir, SyncAlways: true, JetStreamMaxStore: 4 << 30,
 		JetStreamMaxMemory: 256 << 20,
-		Cluster:            server.ClusterOpts{Name: "trio", Host: "127.0.0.1", Port: ports[1]},
-		Routes:             routesTo(ports[2:]),
+		Cluster: server.ClusterOpts{
+			Name: "trio", Host: "127.0.0.1", Port: ports[1], Advertise: os.Getenv(advertiseVariable),
+		},
+		Routes: routesTo(ports[2:]),
 	})
 	if err != nil {
 		return fmt.Errorf("configure server %s: %w", name, err)

@@ -111,7 +111,8 @@ func (m *Mirror) Lookup(secret string) (account.Principal, error) {
 	if err != nil {
 		return account.Principal{}, err
 	}
-	inDoubt := m.InDoubt() // before the snapshot: one that ends the doubt is taken then
+	// before the snapshot: one that ends the doubt is taken then
+	inDoubt, blind := m.InDoubt(), !m.BlindSince().IsZero()
 	s := m.now.Load()
 	if s == nil {
 		return account.Principal{}, account.ErrNotReady
@@ -119,9 +120,13 @@ func (m *Mirror) Lookup(secret string) (account.Principal, error) {
 	if len(s.newer) > 0 && s.newer[d.EntryV1()] {
 		return account.Principal{}, natsconf.ErrNewer
 	}
+	unknown := account.ErrUnknownKey
+	if inDoubt || blind {
+		unknown = account.ErrNotReady // it may have been made since
+	}
 	k, ok := s.keys[d]
 	if !ok {
-		return account.Principal{}, account.ErrUnknownKey
+		return account.Principal{}, unknown
 	}
 	if !k.RevokedAt.IsZero() {
 		return account.Principal{}, account.ErrRevokedKey
@@ -135,7 +140,7 @@ func (m *Mirror) Lookup(secret string) (account.Principal, error) {
 	a, ok := s.accounts[k.Account]
 	if !ok {
 		// its account's record has not come yet, or does not open
-		return account.Principal{}, account.ErrUnknownKey
+		return account.Principal{}, unknown
 	}
 	switch {
 	case !a.Exists():

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,9 +16,11 @@ import (
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/accountstore"
 	"verifyd/edge/account/keymirror"
+	"verifyd/edge/account/secrets"
 	"verifyd/natsconf"
 	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/natstest/virtual"
 	"verifyd/natsconf/secretbox"
 	"verifyd/natsconf/topology"
 )
@@ -76,6 +79,57 @@ func TestRevokedKeyCannotComeBack(t *testing.T) {
 	if _, err := h.mirror.Lookup(secret); !errors.Is(err, account.ErrRevokedKey) {
 		t.Errorf("after the old record came back: %v, want ErrRevokedKey", err)
 	}
+}
+
+// While the store does not answer, a key that is not known may have been made: it is not refused as unknown.
+func TestUnknownKeyWhileTheStoreIsSilent(t *testing.T) {
+	t.Parallel()
+	virtual.Bubble(t, unknownKeyWhileTheStoreIsSilent)
+}
+
+func unknownKeyWhileTheStoreIsSilent(t *testing.T) {
+	var silent atomic.Bool
+	broker := virtual.NewBroker(t)
+	conn, key := broker.Connect(t, nil), secretbox.NewKey()
+	natstest.Ensure(t, conn)
+	store, err := accountstore.New(t.Context(), conn, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mirror := keymirror.New(broker.Connect(t, func() virtual.Pass {
+		return func(bool, []byte) bool { return !silent.Load() }
+	}), key, zerolog.Nop())
+	natstest.Serve(t, mirror)
+	defer silent.Store(false)
+	a, _ := store.EnsureAccount(t.Context(), operator, "a")
+	made := func() string {
+		secret, _, err := store.CreateKey(t.Context(), operator, a.ID, account.KeyOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return secret
+	}
+	is := func(secret string, want error) {
+		t.Helper()
+		natstest.Await(t, "the key is looked up", func() bool {
+			_, err := mirror.Lookup(secret)
+			return errors.Is(err, want)
+		})
+	}
+	known, stranger := made(), secrets.NewKey(false)
+	is(known, nil)
+	is(stranger, account.ErrUnknownKey)
+	silent.Store(true)
+	is(stranger, account.ErrNotReady)
+	later := made()
+	for secret, want := range map[string]error{known: nil, later: account.ErrNotReady} {
+		if _, err := mirror.Lookup(secret); !errors.Is(err, want) {
+			t.Errorf("of a silent store: %v, want %v", err, want)
+		}
+	}
+	silent.Store(false)
+	is(later, nil)
+	is(stranger, account.ErrUnknownKey)
 }
 
 // A watch that is closed before it was read completely ends its goroutine (goleak checks that).
