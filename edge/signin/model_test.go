@@ -27,7 +27,7 @@ import (
 //	ask                 judge.verdict
 //	awaitCode           verdicts.goOn, Proofs.AwaitCode
 //	try                 Proofs.Confirm up to its judgement
-//	guard               Writer.Complete up to its write, Writer.completionOfExpired
+//	guard               Writer.Complete up to its write, Writer.ended
 //	complete            Writer.Complete (package once), verdicts.offer
 //
 // What may happen: a write is stored, refused, or unanswered, and then stored at once, later, or never; an

@@ -123,17 +123,19 @@ func (st *Eraser) Erase(ctx context.Context, p Person, dry bool) (Erasure, error
 // isErasable reports whether a session can be erased, and counts it.
 func (st *Eraser) isErasable(ctx context.Context, s sessions.Session, e *Erasure) (bool, error) {
 	v, err := st.View(ctx, s)
+	if errors.Is(err, records.ErrErased) {
+		return false, nil // by another erasure, meanwhile
+	}
 	if err != nil {
 		return false, err
 	}
-	// Within its lifetime an idempotency key may lead to it, and a page be open.
-	if st.Now().Before(s.ExpiresAt) || v.Delivery.State == facts.DeliveryDue ||
+	ended := !v.CompletedAt.IsZero() || v.Reason == sessions.UnreadableReason
+	if !ended && st.Now().Before(s.ExpiresAt) || v.Delivery.State == facts.DeliveryDue ||
 		v.Delivery.State == facts.DeliveryClaimed {
 		e.Open++
 		return false, nil
 	}
 	e.Sessions++
-	ended := !v.CompletedAt.IsZero() || v.Reason == sessions.UnreadableReason
 	if ended {
 		e.Outcomes++
 	}

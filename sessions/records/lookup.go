@@ -65,7 +65,7 @@ func (l lookUp) status(ctx context.Context) (s sessions.Status, completed bool, 
 		return statusOf(c), true, nil
 	}
 	at, unreadable := storedAt(err)
-	if !unreadable && !errors.Is(err, natsconf.ErrNotFound) {
+	if !unreadable && !isMissing(err) {
 		return sessions.Status{}, false, err
 	}
 	found, err := l.open()

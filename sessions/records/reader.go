@@ -70,7 +70,7 @@ func (st *Reader) expiredStatus(ctx context.Context, s sessions.Session) (_ sess
 	if at, unreadable := storedAt(err); unreadable {
 		return endedUnreadable(s, at), false, nil
 	}
-	if !errors.Is(err, natsconf.ErrNotFound) {
+	if !isMissing(err) {
 		return sessions.Status{}, false, err
 	}
 	why := sessions.ExpiredReason
@@ -115,8 +115,9 @@ func (r *recent) get(id sessions.ID) (s sessions.Session, ok bool) {
 	return s, ok
 }
 
-// mayBeErased reports whether the user of a session may have been erased. That happens after the session's
-// lifetime alone (package erasure), by the clock of whoever erases.
+// mayBeErased reports whether the user of a session without an outcome may have been erased. That happens
+// after the session's lifetime alone (package erasure), by the clock of whoever erases. A session with an
+// outcome is erased at any time: that it has one is read before its record is (lookUp).
 func mayBeErased(s sessions.Session, now time.Time) bool {
 	return !now.Before(s.ExpiresAt.Add(-ClockSkew))
 }
@@ -181,6 +182,11 @@ func (st *Reader) completionOf(ctx context.Context, id sessions.ID) (sessions.Co
 		return sessions.Completion{}, fmt.Errorf("completion of session %s: %w", id, natsconf.ErrNotFound)
 	}
 	return c, err
+}
+
+// isMissing reports whether a completion was not read because there is none: that of an erased user is there.
+func isMissing(err error) bool {
+	return errors.Is(err, natsconf.ErrNotFound) && !errors.Is(err, ErrErased)
 }
 
 // readCompletion reads the message in the place of a session's completion. Its errors are an

@@ -2,9 +2,7 @@ package records
 
 import (
 	"context"
-	"errors"
 
-	"verifyd/natsconf"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
 	"verifyd/sessions/proof"
@@ -38,7 +36,7 @@ func (st *Reader) ReadOutcome(ctx context.Context, id sessions.ID) (sessions.Sta
 	return lookUpOf(ctx, st, "", id).outcome(ctx)
 }
 
-// View returns everything about a session whose record is known.
+// View returns everything about a session whose record is known. Its errors are ErrErased and natsconf's.
 func (st *Reader) View(ctx context.Context, s sessions.Session) (facts.View, error) {
 	c, err := st.completionOf(ctx, s.ID)
 	at, unreadable := storedAt(err)
@@ -47,7 +45,7 @@ func (st *Reader) View(ctx context.Context, s sessions.Session) (facts.View, err
 		return st.viewOf(ctx, statusOf(c), true)
 	case unreadable:
 		return st.viewOf(ctx, endedUnreadable(s, at), false)
-	case !errors.Is(err, natsconf.ErrNotFound):
+	case !isMissing(err):
 		return facts.View{}, err
 	case !s.Expired(st.Now()) && !s.Lost:
 		return st.viewOf(ctx, pendingStatus(s), false)

@@ -136,7 +136,7 @@ func (st *Writer) ChangeProgress(ctx context.Context, id sessions.ID,
 
 // Complete ends a session, as it was read from this store, by the one write-once publish that is the truth
 // about its outcome. A caller that comes second gets the existing completion and ErrCompleted. Other errors
-// are ErrExpired, also if the existing completion cannot be read, and those of natsconf; after
+// are ErrExpired, also if the existing completion cannot be read or its user was erased, and natsconf's; after
 // natsconf.ErrUncertain the session may be completed, and a repeat is harmless.
 //
 // A verified outcome below the level that the session asks for is refused, whatever the caller.
@@ -152,7 +152,8 @@ func (st *Writer) Complete(ctx context.Context, s sessions.Session, o sessions.O
 	}
 	at := st.Instant()
 	if s.Expired(at) {
-		return st.completionOfExpired(ctx, id)
+		c, err := st.completionOf(ctx, id)
+		return st.ended(ctx, c, err)
 	}
 	if parent := tracing.Parent(ctx); parent != "" {
 		s.Trace = parent
@@ -176,32 +177,27 @@ func (st *Writer) Complete(ctx context.Context, s sessions.Session, o sessions.O
 		return c, nil
 	case errors.Is(err, once.ErrTaken):
 		c, err := st.readCompletion(ctx, id, existing)
-		return c, completedError(err)
+		return st.ended(ctx, c, err)
 	default:
 		return sessions.Completion{}, fmt.Errorf("complete session %s: %w", id, err)
 	}
 }
 
-// completedError returns why another completion cannot be stored, from the reading of the existing one.
-func completedError(err error) error {
+// ended returns the completion of a session that has one, and why another cannot be stored, from the reading
+// of the existing one: ErrExpired if there is none, or its user was erased.
+func (st *Writer) ended(ctx context.Context, c sessions.Completion, err error) (sessions.Completion, error) {
+	if err == nil {
+		err = checkErased(ctx, st.Reader, c.ID)
+	}
 	switch {
 	case err == nil:
-		return sessions.ErrCompleted
-	case errors.Is(err, facts.ErrUnreadable):
-		return fmt.Errorf("%w: %w", sessions.ErrExpired, err)
-	default:
-		return err
-	}
-}
-
-// completionOfExpired returns the completion of a session that has expired, if it was stored in time, and why
-// another cannot be stored.
-func (st *Writer) completionOfExpired(ctx context.Context, id sessions.ID) (sessions.Completion, error) {
-	c, err := st.completionUnlessErased(ctx, id)
-	if errors.Is(err, natsconf.ErrNotFound) {
+		return c, sessions.ErrCompleted
+	case errors.Is(err, natsconf.ErrNotFound):
 		return sessions.Completion{}, sessions.ErrExpired
+	case errors.Is(err, facts.ErrUnreadable):
+		err = fmt.Errorf("%w: %w", sessions.ErrExpired, err)
 	}
-	return c, completedError(err)
+	return sessions.Completion{}, err
 }
 
 // Write is one write-once message.

@@ -43,11 +43,11 @@ func TestErase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.complete(t, gone.Session, sessions.Canceled, sessions.CanceledReason) // nothing is to be delivered
 	if e, err := st.Erase(t.Context(), anybody("planted-user"), false); err != nil || e.Open != 1 ||
 		e.Sessions+e.Identities != 0 {
-		t.Errorf("within its lifetime: %+v, %v", e, err)
+		t.Errorf("while it can be completed: %+v, %v", e, err)
 	}
+	h.complete(t, gone.Session, sessions.Canceled, sessions.CanceledReason) // nothing is to be delivered
 	h.clock.Advance(sessions.Lifetime + time.Second)
 	want := erasure.Erasure{Sessions: 1, Outcomes: 1, Identities: 1}
 	for _, dry := range []bool{true, false} {
@@ -87,6 +87,74 @@ func TestErase(t *testing.T) {
 	next.Identity = stays.Identity
 	if err := st.HoldIdentity(t.Context(), next); !errors.Is(err, store.ErrIdentityHeld) {
 		t.Errorf("another's identity: %v", err)
+	}
+}
+
+// A session that was delivered is erased within its ten minutes, and from then on is unknown to a process that
+// remembers it. Its idempotency key starts another session.
+func TestDeliveredSessionIsErasedAtOnce(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	h.clock.stop()
+	st, other := newStore(t, h), newStore(t, h)
+	r, err := st.Reserve(t.Context(), keyed("k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	planted := request
+	planted.PlatformUserID = "planted-user"
+	s, _, err := st.Commit(t.Context(), r, planted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, remembers := range []*store.Store{st, other} {
+		if _, err := remembers.ReadByToken(t.Context(), r.Token); err != nil {
+			t.Fatal(err)
+		}
+	}
+	erase := func(when string, want erasure.Erasure) {
+		t.Helper()
+		if e, err := other.Erase(t.Context(), anybody("planted-user"), false); err != nil || e != want {
+			t.Errorf("%s: %+v, %v", when, e, err)
+		}
+	}
+	open := erasure.Erasure{Open: 1}
+	erase("while it can be completed", open)
+	h.complete(t, s.ID, sessions.Verified, sessions.NoReason)
+	erase("while its callback is due", open)
+	if err := h.store.Claim(t.Context(), facts.Claim{Session: s.ID, Number: 1}); err != nil {
+		t.Fatal(err)
+	}
+	erase("while its callback is being sent", open)
+	if _, err := h.store.StoreResult(t.Context(), facts.Result{
+		Session: s.ID, Number: 1, Verdict: facts.VerdictDelivered, At: h.clock.Now(),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	erase("delivered", erasure.Erasure{Sessions: 1, Outcomes: 1})
+	for name, reads := range map[string]*store.Store{
+		"remembers it": st, "has erased it": other, "never knew it": newStore(t, h),
+	} {
+		if v, err := reads.ReadByToken(t.Context(), r.Token); !errors.Is(err, sessions.ErrNotFound) {
+			t.Errorf("a process that %s reads %+v, %v", name, v, err)
+		}
+		if v, err := reads.Read(t.Context(), s.ID); !errors.Is(err, sessions.ErrNotFound) {
+			t.Errorf("a process that %s reads all of it: %+v, %v", name, v, err)
+		}
+		if c, err := reads.Complete(t.Context(), s, verified); c != (sessions.Completion{}) ||
+			!errors.Is(err, sessions.ErrExpired) && !errors.Is(err, sessions.ErrNotFound) {
+			t.Errorf("a process that %s completes it: %+v, %v", name, c, err)
+		}
+		if _, err := reads.FindReserved(t.Context(), keyed("k")); !errors.Is(err, store.ErrNotStarted) {
+			t.Errorf("a process that %s finds its idempotency key: %v", name, err)
+		}
+	}
+	again, err := st.Reserve(t.Context(), keyed("k"))
+	if err != nil || again.Session != nil || again.Token == r.Token {
+		t.Fatalf("its idempotency key leads to %+v, %v", again, err)
+	}
+	if next, made, err := st.Commit(t.Context(), again, request); err != nil || !made || next.ID == s.ID {
+		t.Errorf("a session with its idempotency key: %+v, %t, %v", next, made, err)
 	}
 }
 

@@ -184,6 +184,10 @@ func (st *Reservations) interpretReservation(ctx context.Context, subject string
 		return Reservation{}, false, ErrKeyReused
 	}
 	t = Reservation{Token: sessions.Token(plain)}
+	// This process may remember the record of an erased session, and nobody can create that session anew.
+	if erased, err := st.IsErased(ctx, t.Token.ID()); err != nil || erased {
+		return Reservation{}, erased, err
+	}
 	s, err := st.ReadOpenByToken(ctx, t.Token)
 	switch {
 	case err == nil, errors.Is(err, sessions.ErrExpired):
