@@ -54,6 +54,7 @@ type provider struct {
 	keys           oidc.KeySet // nil for oauth2
 	cache          *keyCache   // what keys fetches through
 	algorithms     []string    // for ID tokens; asymmetric only
+	authDoubt      string      // why the client may not be let in at the token endpoint; empty: it may
 	until          time.Time   // when it is fetched again; zero: never
 }
 
@@ -143,6 +144,7 @@ type metadata struct {
 	Keys           string   `json:"jwks_uri"`
 	UserInfo       string   `json:"userinfo_endpoint"`
 	Algorithms     []string `json:"id_token_signing_alg_values_supported"`
+	AuthMethods    []string `json:"token_endpoint_auth_methods_supported"`
 	IssuerRequired bool     `json:"authorization_response_iss_parameter_supported"`
 }
 
@@ -222,7 +224,28 @@ func (d *discovery) checkMetadata(found *oidc.Provider, m metadata, publicOnly b
 	if d.settings.UserInfoEndpoint != "" {
 		p.userInfo = d.settings.UserInfoEndpoint
 	}
+	p.oauth.Endpoint.AuthStyle, p.authDoubt = authStyle(d.settings.AuthStyle, m.AuthMethods)
 	return p, nil
+}
+
+// authStyle chooses how the client authenticates at the token endpoint: as the settings say, or else as the
+// metadata offer (OpenID Connect Discovery 1.0 §3; without the member, only the header). x/oauth2's own
+// detection would post the code a second time, in the other style, when the first answer is an error.
+func authStyle(set string, offered []string) (style oauth2.AuthStyle, doubt string) {
+	header := len(offered) == 0 || slices.Contains(offered, "client_secret_basic")
+	params := slices.Contains(offered, "client_secret_post")
+	style = oauth2.AuthStyleInHeader
+	if set == netsettings.AuthParams || set == "" && params && !header {
+		style = oauth2.AuthStyleInParams
+	}
+	switch {
+	case !header && !params:
+		doubt = "its metadata offer no authentication by a client secret"
+	case len(offered) > 0 && style == oauth2.AuthStyleInHeader && !header,
+		len(offered) > 0 && style == oauth2.AuthStyleInParams && !params:
+		doubt = "its metadata do not offer auth_style " + set
+	}
+	return style, doubt
 }
 
 // checkDiscovered is checkURL, and refuses two more: plain http, if the provider itself is reached over

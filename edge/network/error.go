@@ -8,7 +8,9 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 
+	"github.com/go-json-experiment/json"
 	"golang.org/x/oauth2"
 
 	"verifyd/edge/network/netsettings"
@@ -123,6 +125,7 @@ func classify(err error) (class, detail string) {
 		alert  tls.AlertError
 		op     *net.OpError
 		broken *transportError
+		keys   keySetError
 	)
 	switch {
 	case errors.As(err, &status):
@@ -131,6 +134,8 @@ func classify(err error) (class, detail string) {
 		return ClassRedirect, errRedirect.Error()
 	case errors.Is(err, errTooLarge):
 		return ClassTooLarge, errTooLarge.Error()
+	case errors.As(err, &keys):
+		return ClassMalformed, keys.Error()
 	case errors.Is(err, context.Canceled):
 		return ClassCanceled, "the caller gave up"
 	case isTimeout(err):
@@ -178,6 +183,21 @@ var oauthErrors = map[string]string{
 	"login_required":             "check prompt",
 	"account_selection_required": "check prompt",
 	"consent_required":           "check prompt",
+	// GitHub's own
+	"bad_verification_code":        "the code was used, expired, or is for another client",
+	"incorrect_client_credentials": "check client_id and client_secret",
+	"redirect_uri_mismatch":        "register the redirect URI there",
+	"unverified_user_email":        "the user has not verified an e-mail address there",
+}
+
+// twitchErrors are the messages that Twitch sends instead of error codes, in lower case, as the codes that
+// they mean.
+var twitchErrors = map[string]string{
+	"invalid client secret":                                "invalid_client",
+	"invalid client":                                       "invalid_client",
+	"missing client secret":                                "invalid_client",
+	"invalid authorization code":                           "invalid_grant",
+	"parameter redirect_uri does not match registered uri": "redirect_uri_mismatch",
 }
 
 // refused is the failure of an OAuth error code.
@@ -185,7 +205,7 @@ func (r reporter) refused(stage, code string) *Error {
 	hint, known := oauthErrors[code]
 	switch {
 	case !known:
-		return r.newError(stage, ClassRefused, "an error code that is not in RFC 6749")
+		return r.newError(stage, ClassRefused, "an error code that verifyd does not know")
 	case hint != "":
 		return r.newError(stage, ClassRefused, code+" ("+hint+")")
 	}
@@ -201,6 +221,14 @@ func (r reporter) tokenError(err error) *Error {
 	// GitHub and others report errors with status 200.
 	if answer.ErrorCode != "" && answer.Response.StatusCode < http.StatusInternalServerError {
 		return r.refused(StageToken, answer.ErrorCode)
+	}
+	var twitch struct {
+		Message string `json:"message"`
+	}
+	if json.Unmarshal(answer.Body, &twitch) == nil {
+		if code, ok := twitchErrors[strings.ToLower(twitch.Message)]; ok {
+			return r.refused(StageToken, code)
+		}
 	}
 	return r.badStatus(StageToken, answer.Response.StatusCode)
 }

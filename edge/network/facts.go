@@ -67,7 +67,7 @@ func (ic *infoClient) email(ctx context.Context, token *oauth2.Token, docs []cla
 	f := ic.plan.Email
 	if f.List == "" {
 		for _, doc := range docs {
-			if address := doc.verifiedEmail(f); address != "" {
+			if address := ic.verifiedEmail(doc, f); address != "" {
 				return address, nil
 			}
 		}
@@ -80,7 +80,7 @@ func (ic *infoClient) email(ctx context.Context, token *oauth2.Token, docs []cla
 	if err != nil {
 		return "", err
 	}
-	return pickEmail(entries, f, ic.settings.Rules), nil
+	return ic.pickEmail(entries, f), nil
 }
 
 // asked reports whether the fact's scope is requested, for a rule or because the operator's scopes include
@@ -90,13 +90,13 @@ func (ic *infoClient) asked(f netsettings.Fact) bool {
 }
 
 // pickEmail returns the verified address of a list that the rules accept, otherwise the primary one.
-func pickEmail(entries []claims, f netsettings.Fact, r netsettings.Rules) string {
+func (ic *infoClient) pickEmail(entries []claims, f netsettings.Fact) string {
 	best := ""
 	for _, e := range entries {
-		address := e.verifiedEmail(f)
+		address := ic.verifiedEmail(e, f)
 		switch {
 		case address == "":
-		case r.AcceptsDomain(address):
+		case ic.settings.AcceptsDomain(address):
 			return address
 		case best == "" || e.isTrue("primary"):
 			best = address
@@ -145,8 +145,8 @@ func (ic *infoClient) askList(ctx context.Context, address string, token *oauth2
 
 // verifiedEmail is the e-mail address, if the provider states that it has verified it (OpenID Connect Core
 // 1.0 §5.1): anybody can enter another one.
-func (c claims) verifiedEmail(f netsettings.Fact) string {
-	if f.Claim == "" || !c.isTrue(f.Verified) {
+func (ic *infoClient) verifiedEmail(c claims, f netsettings.Fact) string {
+	if f.Claim == "" || !ic.isVerified(c, f.Verified) {
 		return ""
 	}
 	s, err := c.text(f.Claim)

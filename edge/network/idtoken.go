@@ -5,6 +5,8 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"errors"
+	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -33,6 +35,9 @@ func (n *Network) verifyIDToken(ctx context.Context, p *provider, a Attempt, tok
 		return nil, n.newError(StageIDToken, ClassMalformed,
 			"the id_token is not a signed JWT in compact form")
 	}
+	if other := typeOf(raw); other != "" {
+		return nil, n.newError(StageIDToken, ClassMalformed, "the id_token is a JWT of another type: "+other)
+	}
 	_, many := n.settings.Tenants()
 	w := &witness{keys: p.keys}
 	verifier := oidc.NewVerifier(n.settings.Issuer, w, &oidc.Config{
@@ -46,10 +51,13 @@ func (n *Network) verifyIDToken(ctx context.Context, p *provider, a Attempt, tok
 		return nil, n.idTokenError(w, err)
 	}
 	doc, err := parseClaims(w.payload)
+	if err == nil {
+		err = doc.checkTypes()
+	}
 	if err != nil {
 		return nil, n.newError(StageIDToken, ClassMalformed, err.Error())
 	}
-	if many && !n.isTenants(verified.Issuer, p.cache, keyIDOf(raw), doc) {
+	if many && !n.isTenants(verified.Issuer, p.cache, headerOf(raw).KeyID, doc) {
 		return nil, n.newError(StageIDToken, ClassIssuer,
 			"the ID token names another issuer than its tenant's, or than that of the key which signed it")
 	}
@@ -73,6 +81,9 @@ func (n *Network) isTenants(issuer string, keys *keyCache, keyID string, doc cla
 // checkIDToken holds the checks that go-oidc leaves to its callers. The class is empty when all hold.
 func (n *Network) checkIDToken(a Attempt, token *oauth2.Token, verified *oidc.IDToken, doc claims) (class,
 	detail string) {
+	if !doc.has("nonce") {
+		return ClassNonce, "the ID token carries no nonce, which verifyd asked for"
+	}
 	nonce, _ := doc.text("nonce")
 	if subtle.ConstantTimeCompare([]byte(nonce), []byte(a.Nonce)) != 1 {
 		return ClassNonce, "the ID token carries another nonce than the attempt's"
@@ -95,17 +106,57 @@ func (n *Network) checkIDToken(a Attempt, token *oauth2.Token, verified *oidc.ID
 	return "", ""
 }
 
-// keyIDOf returns the id of the key that signed a token, from its header; empty if it names none.
-func keyIDOf(raw string) string {
+// tokenHeader is what verifyd reads of a token's header.
+type tokenHeader struct {
+	KeyID string `json:"kid"`
+	Type  string `json:"typ"`
+}
+
+func headerOf(raw string) (h tokenHeader) {
 	head, _, _ := strings.Cut(raw, ".")
-	b, err := base64.RawURLEncoding.DecodeString(head)
-	var header struct {
-		KeyID string `json:"kid"`
+	if b, err := base64.RawURLEncoding.DecodeString(head); err == nil {
+		_ = json.Unmarshal(b, &h) // go-oidc refuses what cannot be read
 	}
-	if err != nil || json.Unmarshal(b, &header) != nil {
-		return ""
+	return h
+}
+
+// typeOf returns the type of a JWT that states to be something else than an ID token, such as an access token
+// (at+jwt) or a logout token (RFC 8725 §3.11); empty for an ID token, which needs to state nothing.
+func typeOf(raw string) string {
+	kind := headerOf(raw).Type
+	short := strings.TrimPrefix(strings.ToLower(kind), "application/")
+	if strings.HasSuffix(short, "+jwt") {
+		return netsettings.Plain(kind)
 	}
-	return header.KeyID
+	return ""
+}
+
+// The latest instant that a claim can state: the last second that all readers of JSON agree on.
+const maxNumericDate = 1 << 53
+
+// checkTypes returns which claim of an ID token is missing or has another JSON type than it must (OpenID
+// Connect Core 1.0 §2).
+func (c claims) checkTypes() error {
+	for _, name := range []string{"iss", "sub", "nonce", "azp", "at_hash"} {
+		if v, there := c[name]; there && v.Kind() != '"' && v.Kind() != 'n' {
+			return fmt.Errorf("the ID token's %s is no text", name)
+		}
+	}
+	for _, name := range []string{"exp", "iat", "nbf"} {
+		var seconds float64
+		v, there := c[name]
+		switch {
+		case !there && name != "nbf":
+			return fmt.Errorf("the ID token has no %s", name)
+		case there && (v.Kind() != '0' || json.Unmarshal(v, &seconds) != nil ||
+			math.Abs(seconds) > maxNumericDate):
+			return fmt.Errorf("the ID token's %s is no number of seconds", name)
+		}
+	}
+	if v, there := c["aud"]; there && v.Kind() != '"' && v.Kind() != '[' {
+		return errors.New("the ID token's aud is neither text nor a list")
+	}
+	return nil
 }
 
 // witness is between go-oidc and the key set. It keeps the payload whose signature was valid, and the typed
@@ -139,7 +190,13 @@ func (n *Network) idTokenError(w *witness, err error) *Error {
 		Issuer    string  `json:"iss"`
 		NotBefore float64 `json:"nbf"`
 	}
+	doc, perr := parseClaims(w.payload)
+	if perr == nil {
+		perr = doc.checkTypes()
+	}
 	switch {
+	case perr != nil:
+		return n.newError(StageIDToken, ClassMalformed, perr.Error())
 	case json.Unmarshal(w.payload, &payload) != nil:
 		return n.newError(StageIDToken, ClassMalformed,
 			"the ID token's claims are not the JSON object expected")

@@ -147,11 +147,7 @@ func redirectURI(baseURL, path, id string) (string, error) {
 }
 
 func (n *Network) oauthConfig(authorization, token string) oauth2.Config {
-	// AutoDetect would post the code a second time, in the other style, when the first answer is an error.
-	style := oauth2.AuthStyleInHeader
-	if n.settings.AuthStyle == netsettings.AuthParams {
-		style = oauth2.AuthStyleInParams
-	}
+	style, _ := authStyle(n.settings.AuthStyle, nil)
 	return oauth2.Config{
 		ClientID:     n.settings.ClientID,
 		ClientSecret: n.secret,

@@ -2,6 +2,7 @@ package network
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -69,8 +70,7 @@ func (n *Network) redeem(ctx context.Context, a Attempt, r Return) (Identity, er
 // the mix-up (RFC 9700 §4.4.2).
 //
 // consent_required is for requests with prompt=none (OpenID Connect Core 1.0 §3.1.2.6), which an oidc network
-// never sends. LemonLDAP::NG sends it if the user was asked and refused. The networks known by name document
-// access_denied, and keep to it.
+// never sends. LemonLDAP::NG sends it if the user was asked and refused.
 func (n *Network) checkReturn(p *provider, r Return) error {
 	switch {
 	case r.Issuer != "" && n.settings.Issuer != "" && !n.settings.IsIssuer(r.Issuer):
@@ -78,7 +78,11 @@ func (n *Network) checkReturn(p *provider, r Return) error {
 	case r.Issuer == "" && p.issuerRequired:
 		return n.newError(StageAuthorization, ClassIssuer,
 			"the return names no issuer, though the provider's metadata says it does")
-	case r.Error == "access_denied", r.Error == "consent_required" && n.settings.Kind == netsettings.KindOIDC:
+	case r.Error != "" && r.forgotten:
+		return n.newError(StageAuthorization, ClassRefused,
+			"the user has forgotten the password there ("+forgottenByUser+")")
+	case slices.Contains(declined, r.Error),
+		r.Error == "consent_required" && n.settings.Kind == netsettings.KindOIDC:
 		return ErrDeclined
 	case r.Error != "":
 		return n.refused(StageAuthorization, r.Error)
@@ -137,7 +141,7 @@ func (n *Network) subjectOf(ctx context.Context, stage, claim string, token *oau
 	// Anybody can enter an address at the provider that it has not checked. Plain OAuth 2 defines no such
 	// claim: there it may be missing.
 	const verified = "email_verified"
-	checked := docs[0].isTrue(verified) ||
+	checked := n.isVerified(docs[0], verified) ||
 		n.settings.Kind == netsettings.KindOAuth2 && !docs[0].has(verified)
 	if strings.TrimPrefix(claim, "/") == "email" && !checked {
 		return Identity{}, n.newError(stage, ClassSubject, "the provider has not verified the e-mail address")

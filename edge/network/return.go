@@ -11,13 +11,21 @@ import (
 var ErrBadReturn = errors.New("not a provider's return")
 
 // The longest values taken from a provider's return, in bytes. Codes of providers that put their state inside
-// reach 2 KiB.
+// reach 5 KiB.
 const (
-	maxCodeBytes   = 4096
+	maxCodeBytes   = 16 << 10
 	maxStateBytes  = 256 // ours have 43
 	maxIssuerBytes = 2048
 	maxErrorBytes  = 128
 )
+
+// forgottenByUser begins the error_description of Azure AD B2C for a user who pressed "forgot your
+// password?": the page that called it has to send them to another one. The error's code is access_denied.
+const forgottenByUser = "AADB2C90118"
+
+// declined are the error codes of a user who said no: access_denied (RFC 6749 §4.1.2.1), and those of Apple
+// and LinkedIn.
+var declined = []string{"access_denied", "user_cancelled_authorize", "user_cancelled_login"}
 
 // Return is what the provider's redirect brought back (RFC 6749 §4.1.2, RFC 9207 §2). Exactly one of Code and
 // Error is set.
@@ -26,6 +34,8 @@ type Return struct {
 	State  string
 	Issuer string // the iss parameter; empty if the provider sent none
 	Error  string // an error code such as access_denied
+
+	forgotten bool // the error of a user who has forgotten the password
 
 	openid *assertion // of an OpenID 2.0 provider; then neither Code nor Error is set
 }
@@ -58,6 +68,7 @@ func ParseReturn(q url.Values) (Return, error) {
 		}
 		*p.into = v
 	}
+	r.forgotten = strings.HasPrefix(q.Get("error_description"), forgottenByUser)
 	var err error
 	if r.openid, err = parseAssertion(q); err != nil {
 		return Return{}, err

@@ -42,7 +42,7 @@ func TestParseReturnRefuses(t *testing.T) {
 		"code=c&state=s&state=s":             "state",
 		"code=c&state=s&iss=a&iss=b":         "iss",
 		"error=a&error=b&state=s":            "error",
-		"code=" + strings.Repeat("c", 4097) + "&state=s":  "code",
+		"code=" + strings.Repeat("c", 16385) + "&state=s": "code",
 		"code=c&state=" + strings.Repeat("s", 257):        "state",
 		"code=c&state=s&iss=" + strings.Repeat("i", 2049): "iss",
 		"error=" + strings.Repeat("e", 129) + "&state=s":  "error",

@@ -10,6 +10,9 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
 	"verifyd/edge/network/kept"
 	"verifyd/sessions/urlpolicy"
 )
@@ -109,8 +112,35 @@ func (d *boundedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	if int64(len(body)) > d.maxBytes {
 		return nil, fmt.Errorf("%w: over %d bytes", errTooLarge, d.maxBytes)
 	}
+	if req.Method == http.MethodPost {
+		body = tokenAnswer(resp.Header, body)
+	}
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	return resp, nil
+}
+
+// tokenAnswer reduces the answer of a token endpoint to the members that are used, and names it JSON if it is
+// (RFC 6749 §5.1): x/oauth2 refuses the whole answer for a member of another type, and reads it as a form
+// unless its type is application/json. Any other answer stays as it is.
+func tokenAnswer(h http.Header, body []byte) []byte {
+	var all map[string]jsontext.Value
+	if json.Unmarshal(body, &all) != nil || all == nil {
+		return body
+	}
+	used := map[string]jsontext.Value{}
+	for _, name := range []string{
+		"access_token", "token_type", "id_token", "error", "error_description", "error_uri", "message",
+	} {
+		if v, ok := all[name]; ok && v.Kind() == '"' {
+			used[name] = v
+		}
+	}
+	plain, err := json.Marshal(used, json.Deterministic(true))
+	if err != nil {
+		return body
+	}
+	h.Set("Content-Type", "application/json")
+	return plain
 }
 
 // failure is the context's error if that has ended, since a connection that it cut may report anything.

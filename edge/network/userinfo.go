@@ -111,6 +111,13 @@ func (c claims) isTrue(path string) bool {
 	return ok && v.Kind() == 't'
 }
 
+// isVerified is isTrue for the claim of a verified address. Cognito, JumpCloud and Apple, all of kind oidc,
+// write it as text.
+func (ic *infoClient) isVerified(c claims, path string) bool {
+	v, _ := c.find(path)
+	return c.isTrue(path) || ic.settings.Protocol() == netsettings.KindOIDC && string(v) == `"true"`
+}
+
 // find follows a path: a top-level name as it is (some contain dots and slashes), else a JSON Pointer, else a
 // dotted path.
 func (c claims) find(path string) (jsontext.Value, bool) {

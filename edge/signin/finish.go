@@ -174,6 +174,7 @@ func (h *judge) verdict(ctx context.Context, f flow.Flow, s sessions.Session, q 
 	if err != nil {
 		return sessions.Outcome{}, &failure{
 			stage: network.StageAuthorization, class: network.ClassMalformed, note: noteUnfinished,
+			cause: err.Error(),
 		}
 	}
 	asking, done := web.Step(ctx, "ask identity network", trace.SpanKindClient,

@@ -31,7 +31,7 @@ type ServerConfig struct {
 	// DrainDelay is how long new requests are still accepted after the stop, while Check fails: as long as
 	// the load balancer needs to notice. Default 0, since a single machine has no load balancer.
 	DrainDelay     time.Duration
-	MaxHeaderBytes int // default 16 KiB
+	MaxHeaderBytes int // default 32 KiB: identity networks return codes of up to 16 KiB
 	MaxConns       int // connections at once; those beyond are closed at once; default 10,000
 }
 
@@ -44,7 +44,7 @@ const (
 	DefaultIdleTimeout       = 60 * time.Second
 	// DefaultDrainTimeout: no answer takes longer, so that all requests are answered
 	DefaultDrainTimeout   = DefaultWriteTimeout
-	DefaultMaxHeaderBytes = 16 << 10
+	DefaultMaxHeaderBytes = 32 << 10
 	DefaultMaxConns       = 10_000
 )
 

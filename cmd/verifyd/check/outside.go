@@ -83,7 +83,9 @@ func checkNetworks(ctx context.Context, s *Survey, c config.Config) {
 
 // checkNetwork fetches the metadata of an identity network, if it has any.
 func checkNetwork(ctx context.Context, s *Survey, c config.Config, settings netsettings.Settings) {
-	n, err := network.New(settings, network.Options{BaseURL: cmp.Or(c.BaseURL, "https://verify.example.com")})
+	n, err := network.New(settings, network.Options{
+		BaseURL: cmp.Or(c.BaseURL, "https://verify.example.com"), RootCAs: c.NetworkRoots,
+	})
 	if err != nil {
 		s.err("networks", "fix its settings", "%s: %s", settings.ID, err)
 		return
@@ -91,6 +93,9 @@ func checkNetwork(ctx context.Context, s *Survey, c config.Config, settings nets
 	try, cancel := context.WithTimeout(ctx, outsideFor)
 	defer cancel()
 	_, err = n.AuthURL(try, network.NewAttempt())
+	if err == nil {
+		checkDoubts(try, s, n)
+	}
 	switch {
 	case err != nil:
 		s.Warn("networks", "check the issuer, and that it can be reached from here; until then nobody "+
@@ -99,6 +104,17 @@ func checkNetwork(ctx context.Context, s *Survey, c config.Config, settings nets
 		s.ok("networks", "%s answers", n.ID())
 	default:
 		s.ok("networks", "%s is known by its settings", n.ID())
+	}
+}
+
+// checkDoubts reports what is odd about what a network publishes.
+func checkDoubts(ctx context.Context, s *Survey, n *network.Network) {
+	doubts, err := n.Doubts(ctx)
+	if err != nil {
+		s.Warn("networks", "until then nobody can sign in there", "%s", err)
+	}
+	for _, doubt := range doubts {
+		s.Warn("networks", "nothing to do while people can sign in there", "%s: %s", n.ID(), doubt)
 	}
 }
 

@@ -97,7 +97,7 @@ func (s checker) checkClient() error {
 	if (s.ClientSecret == "") == (s.ClientSecretFile == "") {
 		errs = append(errs, s.wrong("client_secret", "set either client_secret or client_secret_file"))
 	}
-	if s.AuthStyle != AuthHeader && s.AuthStyle != AuthParams {
+	if s.AuthStyle != "" && s.AuthStyle != AuthHeader && s.AuthStyle != AuthParams {
 		errs = append(errs, s.wrong("auth_style", "header (HTTP Basic) or params (in the body)"))
 	}
 	return errors.Join(errs...)

@@ -57,7 +57,8 @@ type Settings struct { //nolint:recvcheck // targets fills the settings in; all 
 	ClientSecret string `yaml:"client_secret"` // this or ClientSecretFile
 	// path of a file with the secret alone; white space around it is dropped
 	ClientSecretFile string `yaml:"client_secret_file"`
-	AuthStyle        string `yaml:"auth_style"` // "header" (default) or "params"
+	// AuthStyle is "header" or "params"; empty: what the provider's metadata offer, header first.
+	AuthStyle string `yaml:"auth_style"`
 
 	Scopes []string `yaml:"scopes"` // default for oidc: openid alone; oauth2 requests none unless set
 	// SubjectClaim is the field that identifies the user permanently, default "sub": a top-level name, a
@@ -133,9 +134,6 @@ func (s Settings) SignInAddress() string { return presets[s.Kind].authorization 
 func (s Settings) withDefaults() Settings {
 	if p, ok := presets[s.Kind]; ok {
 		s = s.withPreset(p)
-	}
-	if s.AuthStyle == "" {
-		s.AuthStyle = AuthHeader
 	}
 	if s.SubjectClaim == "" {
 		s.SubjectClaim = ClaimSubject
