@@ -60,7 +60,7 @@ func (c *Conn) Measure(r prometheus.Registerer) {
 			Name: "verifyd_store_failed",
 			Help: "1 since the embedded store failed to write to its disk: this process uses it no more.",
 		}, func() float64 {
-			if c.Failure() != nil {
+			if c.Noticed() != nil {
 				return 1
 			}
 			return 0

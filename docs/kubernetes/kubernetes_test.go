@@ -234,6 +234,7 @@ func listens(pods []pod, port intstr.IntOrString) bool {
 	})
 }
 
+// Every container is hardened, bounded, and probed at times that are named.
 func TestEveryPodIsHardened(t *testing.T) {
 	each(t, everyPodIsHardened)
 }
@@ -269,6 +270,9 @@ func everyPodIsHardened(t *testing.T, c *cluster) {
 			} {
 				if probe == nil || probe.HTTPGet == nil || !listens([]pod{p}, probe.HTTPGet.Port) {
 					t.Errorf("%s: the container %s has no %s probe on a port of its own", p.of, k.Name, name)
+				} else if min(probe.PeriodSeconds, probe.TimeoutSeconds, probe.FailureThreshold) == 0 {
+					t.Errorf("%s: the container %s does not name the times of its %s probe", p.of, k.Name,
+						name)
 				}
 			}
 		}

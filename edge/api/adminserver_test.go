@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -35,8 +34,8 @@ func mustFetch(t *testing.T, s *web.Server, path string) answer {
 func TestReadiness(t *testing.T) {
 	var away atomic.Bool
 	s := startAdmin(t, []web.Check{
-		{Name: "keys", Check: func(context.Context) (string, error) { return "2 known", nil }},
-		{Name: "jetstream", Check: func(context.Context) (string, error) {
+		{Name: "keys", Check: func() (string, error) { return "2 known", nil }},
+		{Name: "jetstream", Check: func() (string, error) {
 			if away.Load() {
 				return "", errors.New("no connection")
 			}
@@ -65,8 +64,8 @@ func TestReadiness(t *testing.T) {
 // What is the same for every process is reported, and does not make the process unready.
 func TestAdvisoryChecks(t *testing.T) {
 	s := startAdmin(t, []web.Check{
-		{Name: "keys", Check: func(context.Context) (string, error) { return "2 known", nil }},
-		{Name: "network a", Check: func(context.Context) (string, error) {
+		{Name: "keys", Check: func() (string, error) { return "2 known", nil }},
+		{Name: "network a", Check: func() (string, error) {
 			return "since noon",
 				errors.New("no answer")
 		}, Advisory: true},

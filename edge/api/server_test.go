@@ -73,14 +73,14 @@ func TestServerRestartsOnTheSamePort(t *testing.T) {
 	})
 	addr := s.Addr()
 	for range 3 {
-		if err := s.Check(t.Context()); err != nil {
+		if err := s.Check(); err != nil {
 			t.Errorf("while serving: %v", err)
 		}
 		if a, err := fetch(t, s, "/"); err != nil || a.body != "hello" {
 			t.Fatalf("%+v, %v", a, err)
 		}
 		stop()
-		if err := s.Check(t.Context()); !errors.Is(err, web.ErrNotServing) {
+		if err := s.Check(); !errors.Is(err, web.ErrNotServing) {
 			t.Errorf("after the stop: %v", err)
 		}
 		if conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr); err == nil {
@@ -182,7 +182,7 @@ func TestServerDrains(t *testing.T) {
 	<-g.in
 	cancel()
 	refused(t, d)
-	if err := d.Check(t.Context()); !errors.Is(err, web.ErrNotServing) {
+	if err := d.Check(); !errors.Is(err, web.ErrNotServing) {
 		t.Errorf("while draining: %v", err)
 	}
 	select {
@@ -253,7 +253,7 @@ func TestServerLingersForTheLoadBalancer(t *testing.T) {
 	awaitReady(t, s)
 	began := time.Now()
 	cancel()
-	for s.Check(t.Context()) == nil {
+	for s.Check() == nil {
 		if time.Since(began) > patience {
 			t.Fatal("the server is still ready")
 		}

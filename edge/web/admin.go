@@ -1,11 +1,9 @@
 package web
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/http/pprof"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,20 +21,18 @@ const (
 	pathPprof   = "/debug/pprof/"
 )
 
-const (
-	// checkTimeout bounds one run of all checks; probes give up after a few seconds.
-	checkTimeout = 2 * time.Second
-	// AdminWriteTimeout is the write timeout that the operators' server needs: a CPU profile takes 30 s
-	// by default, and people ask for a minute.
-	AdminWriteTimeout = 2 * time.Minute
-)
+// AdminWriteTimeout is the write timeout that the operators' server needs: a CPU profile takes 30 s by
+// default, and people ask for a minute.
+const AdminWriteTimeout = 2 * time.Minute
 
 // Check is one thing that the process depends on, and one named condition of readiness.
 type Check struct {
 	Name string // as in "keys" or "jetstream"
 	// Check reports the state in a few words, which may be none, and, if it is not healthy, why. Both are
-	// shown to operators.
-	Check func(ctx context.Context) (state string, err error)
+	// shown to operators. It tells what is known already and waits for nothing: load balancers probe with a
+	// time-out of a second, and an answer that waits for the store comes too late just when the store is
+	// slow. What must be asked for is asked for by an actor.
+	Check func() (state string, err error)
 	// Advisory: reported to operators, but requests should be sent here whatever its result, since no other
 	// process fares better.
 	Advisory bool
@@ -106,8 +102,8 @@ func live(w http.ResponseWriter, _ *http.Request) {
 // GET /readyz reports whether requests should be sent here, check by check: 200, or 503 if one of them fails
 // that is not advisory.
 func ready(checks []Check) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		doc := judge(r.Context(), checks)
+	return func(w http.ResponseWriter, _ *http.Request) {
+		doc := judge(checks)
 		status := http.StatusOK
 		if !doc.Ready {
 			status = http.StatusServiceUnavailable
@@ -120,9 +116,9 @@ func ready(checks []Check) http.HandlerFunc {
 type Failing struct{ Name, Reason string }
 
 // Judge returns what GET /readyz reports: whether requests should be sent here, and which checks fail,
-// advisory ones included. It takes two seconds at most.
-func Judge(ctx context.Context, checks []Check) (ready bool, failing []Failing) {
-	doc := judge(ctx, checks)
+// advisory ones included.
+func Judge(checks []Check) (ready bool, failing []Failing) {
+	doc := judge(checks)
 	for _, c := range doc.Checks {
 		if !c.OK {
 			failing = append(failing, Failing{c.Name, c.Reason})
@@ -131,31 +127,15 @@ func Judge(ctx context.Context, checks []Check) (ready bool, failing []Failing) 
 	return doc.Ready, failing
 }
 
-func judge(ctx context.Context, checks []Check) readiness {
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-	defer cancel()
-	doc := readiness{Ready: true, Checks: ask(ctx, checks)}
-	for _, c := range doc.Checks {
-		if !c.OK && !c.Advisory {
-			doc.Ready = false
+func judge(checks []Check) readiness {
+	doc := readiness{Ready: true, Checks: make([]checkDoc, len(checks))}
+	for i, c := range checks {
+		state, err := c.Check()
+		doc.Checks[i] = checkDoc{Name: c.Name, OK: err == nil, Advisory: c.Advisory, State: state}
+		if err != nil {
+			doc.Checks[i].Reason = err.Error()
+			doc.Ready = doc.Ready && c.Advisory
 		}
 	}
 	return doc
-}
-
-// ask runs all checks at once: each is reported by itself even if one of them takes all the time there is.
-func ask(ctx context.Context, checks []Check) []checkDoc {
-	docs := make([]checkDoc, len(checks))
-	var wg sync.WaitGroup
-	for i, c := range checks {
-		wg.Go(func() {
-			state, err := c.Check(ctx)
-			docs[i] = checkDoc{Name: c.Name, OK: err == nil, Advisory: c.Advisory, State: state}
-			if err != nil {
-				docs[i].Reason = err.Error()
-			}
-		})
-	}
-	wg.Wait()
-	return docs
 }

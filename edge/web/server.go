@@ -115,7 +115,7 @@ func (s *Server) Ready() <-chan struct{} {
 var ErrNotServing = errors.New("not taking requests")
 
 // Check is the server's part of readiness: ErrNotServing unless it listens and is not stopping.
-func (s *Server) Check(context.Context) error {
+func (s *Server) Check() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.open {

@@ -15,14 +15,8 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-const (
-	// healthFresh is how long an Observer returns the server's last answers before it asks again: probes come
-	// every second or so, to each process.
-	healthFresh = 5 * time.Second
-	// healthWait bounds one check, below the two seconds that a readiness probe has. A stream without a
-	// leader answers nothing.
-	healthWait = 1500 * time.Millisecond
-)
+// healthWait bounds one look at everything. A stream without a leader answers nothing.
+const healthWait = 1500 * time.Millisecond
 
 // Health is what the server reported about verifyd's assets.
 type Health struct {
@@ -35,42 +29,12 @@ type Health struct {
 	SkewKnown bool
 }
 
-// StreamHealth is the state of one stream.
-type StreamHealth struct {
-	Name        string
-	Leader      string // the server that leads it; empty if none answers
-	Copies      int    // as the stream is configured
-	Current     int    // of these, those that hold everything and can be reached, the leader's included
-	Messages    uint64
-	Bytes       uint64
-	Differences []Difference // from the topology
-	Err         error        // why nothing is known; nil otherwise
-}
-
 // ConsumerHealth is the state of one durable consumer.
 type ConsumerHealth struct {
 	Name   string
 	Leader string
 	State  natsconf.ConsumerState
 	Err    error
-}
-
-// Check returns the state of the stream, and, if it is not healthy, why.
-func (s StreamHealth) Check() (state string, err error) {
-	if s.Err != nil {
-		return "", s.Err
-	}
-	state = fmt.Sprintf("led by %s, %d of %d copies current, %d messages", s.Leader, s.Current, s.Copies,
-		s.Messages)
-	switch {
-	case s.Leader == "":
-		err = errors.New("no server leads it: nothing can be written")
-	case s.Current < s.Copies/2+1:
-		err = errors.New("fewer than a majority of its copies are current: nothing can be written")
-	case s.Current < s.Copies:
-		err = errors.New("a copy is missing or behind: one more failure may stop it")
-	}
-	return state, err
 }
 
 // Check returns the state of the consumer, and, if it is not healthy, why.
@@ -98,8 +62,11 @@ func (h Health) CheckTopology() (state string, err error) {
 				d.Have, d.Want))
 		}
 	}
-	if len(differ) > 0 {
+	switch {
+	case len(differ) > 0:
 		return "", errors.New(strings.Join(differ, "; "))
+	case !answered(h.Streams):
+		return "", errors.New("no stream answered, so that its settings are not known")
 	}
 	return "as it should be", nil
 }
@@ -143,7 +110,7 @@ func (e Ensurer) Health(ctx context.Context) Health {
 
 func (e Ensurer) streamHealth(ctx context.Context, want jetstream.StreamConfig) (h StreamHealth,
 	skew *time.Duration) {
-	h.Name = want.Name
+	h.Name, h.Copies = want.Name, want.Replicas
 	asked := time.Now()
 	s, err := e.Conn.JS.Stream(ctx, want.Name)
 	switch {
@@ -156,18 +123,10 @@ func (e Ensurer) streamHealth(ctx context.Context, want jetstream.StreamConfig) 
 		return h, nil
 	}
 	info := s.CachedInfo()
-	h.Copies, h.Current = info.Config.Replicas, 1
-	h.Messages, h.Bytes = info.State.Msgs, info.State.Bytes
-	if c := info.Cluster; c != nil {
-		h.Leader = c.Leader
-		for _, r := range c.Replicas {
-			if r.Current && !r.Offline {
-				h.Current++
-			}
-		}
-	}
+	skew = skewOf(info, asked)
+	h = healthOf(settled(ctx, s))
 	h.Differences, h.Err = inspectConfig(info.Config, want)
-	return h, skewOf(info, asked)
+	return h, skew
 }
 
 func (e Ensurer) consumerHealth(ctx context.Context, want topology.Consumer) ConsumerHealth {
@@ -183,37 +142,4 @@ func (e Ensurer) consumerHealth(ctx context.Context, want topology.Consumer) Con
 	}
 	h.State = natsconf.ConsumerStateOf(info)
 	return h
-}
-
-// Observer returns the health of the assets to many callers that ask often. It starts nothing: the first
-// caller after a while waits for the server.
-type Observer struct {
-	ensurer Ensurer
-	turn    chan struct{} // holds one: its taker owns last
-	last    Health
-}
-
-// NewObserver returns an observer of a topology.
-func NewObserver(c *natsconf.Conn, t topology.Topology) *Observer {
-	o := &Observer{ensurer: Ensurer{Conn: c, Topology: t}, turn: make(chan struct{}, 1)}
-	o.turn <- struct{}{}
-	return o
-}
-
-// Health returns what the server reported within the last five seconds, or reports now. The error is ctx's.
-func (o *Observer) Health(ctx context.Context) (Health, error) {
-	select {
-	case <-o.turn:
-	case <-ctx.Done():
-		return Health{}, fmt.Errorf("ask for the streams: %w", ctx.Err())
-	}
-	defer func() { o.turn <- struct{}{} }()
-	if time.Since(o.last.At) < healthFresh {
-		return o.last, nil
-	}
-	h := o.ensurer.Health(ctx)
-	if ctx.Err() == nil {
-		o.last = h
-	}
-	return h, nil
 }

@@ -57,6 +57,7 @@ type Inspection struct {
 	KeptFor   time.Duration
 	MayUpdate bool
 
+	Streams     []StreamHealth // those that exist
 	Differences []Difference
 }
 
@@ -122,6 +123,7 @@ func (e Ensurer) inspectStream(ctx context.Context, want jetstream.StreamConfig,
 		in.KeptFor = info.Config.MaxAge
 	}
 	differ, err := inspectConfig(info.Config, want)
+	in.Streams = append(in.Streams, healthOf(settled(ctx, s)))
 	in.Differences = append(in.Differences, differ...)
 	return err
 }

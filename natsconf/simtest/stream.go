@@ -321,5 +321,8 @@ func (s *stream) info() map[string]any {
 	if s.last == 0 {
 		state.FirstSeq = 0
 	}
-	return map[string]any{"config": s.config, "created": s.created, "state": state, "ts": time.Now()}
+	return map[string]any{
+		"config": s.config, "created": s.created, "state": state, "ts": time.Now(),
+		"cluster": map[string]any{"leader": "simulated"}, // as a single server reports itself
+	}
 }

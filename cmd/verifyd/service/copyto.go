@@ -84,7 +84,7 @@ func measureCopy(r prometheus.Registerer, k *transfer.Copier) {
 
 // copyCheck reports the state of the copy.
 func (p *Program) copyCheck() web.Check {
-	return web.Check{Name: CheckCopy, Advisory: true, Check: func(context.Context) (string, error) {
+	return web.Check{Name: CheckCopy, Advisory: true, Check: func() (string, error) {
 		c := copyState(p)
 		if c.Failure != "" {
 			return c.String(), errors.New(c.Failure)

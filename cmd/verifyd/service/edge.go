@@ -41,8 +41,8 @@ func (p *Program) startEdge(ctx context.Context, h shared, public net.Listener) 
 			return nil, err
 		}
 		checks = append(checks, web.Check{
-			Name: publicServer, Check: func(ctx context.Context) (string, error) {
-				return server.Addr(), server.Check(ctx)
+			Name: publicServer, Check: func() (string, error) {
+				return server.Addr(), server.Check()
 			},
 		})
 		checks = append(checks, p.nets.checks()...)

@@ -73,7 +73,7 @@ func (ns networks) checks() []web.Check {
 	for _, n := range ns.signIn() {
 		checks = append(checks, web.Check{
 			Name:  "network " + n.ID(),
-			Check: func(context.Context) (string, error) { return "", n.Available() }, Advisory: true,
+			Check: func() (string, error) { return "", n.Available() }, Advisory: true,
 		})
 	}
 	return checks

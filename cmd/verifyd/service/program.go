@@ -21,6 +21,7 @@ import (
 	"verifyd/edge/account/notice"
 	"verifyd/edge/limit"
 	"verifyd/natsconf"
+	"verifyd/natsconf/provision"
 	"verifyd/natsconf/storestate"
 	"verifyd/natsconf/transfer"
 	"verifyd/sessions/pauses"
@@ -40,11 +41,13 @@ type Program struct {
 	Admin  string           // address of the operators' server; empty: none
 	Store  *store.Store
 	Mirror *keymirror.Mirror
-	nets   networks
-	sender *dispatcher.Dispatcher // nil: this process delivers nothing
-	Paused *pauses.Mirror         // the same
-	traces *trace.Exporter        // nil: no tracing
-	Alarms *alarm.Keeper
+	// of the streams' leaders and copies
+	Observer *provision.Observer
+	nets     networks
+	sender   *dispatcher.Dispatcher // nil: this process delivers nothing
+	Paused   *pauses.Mirror         // the same
+	traces   *trace.Exporter        // nil: no tracing
+	Alarms   *alarm.Keeper
 	// of what accounts are notified of; nil: this process delivers nothing
 	AccountAlarms *alarm.Keeper
 	copier        *transfer.Copier // nil: there is no copy of the store

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"verifyd/cmd/verifyd/supervise"
 	"verifyd/cmd/verifyd/version"
 	"verifyd/edge/account"
 	"verifyd/edge/web"
@@ -24,8 +25,8 @@ const (
 	checkDeliveries = "deliveries"
 )
 
-// readiness is the checks of /readyz, in addition to assetChecks; they send no requests. Requests are turned
-// away if this process can do nothing with them: no connection, no keys, no answer to its writes. The state
+// readiness is the checks of /readyz, in addition to assetChecks. Requests are turned away if this process
+// can do nothing with them: no connection, no keys, no answer to its writes, none from any stream. The state
 // of each stream, the settings of the store, its room and the clock are the same for every process, so they
 // are advisory: turning requests away from all processes would help nobody, and would keep the users of open
 // sessions from the room that is left for them. A store that is about to be moved still accepts sessions and
@@ -40,8 +41,8 @@ func (p *Program) readiness(h shared) []web.Check {
 		pause = p.storeWait()
 	}
 	checks := []web.Check{
-		{Name: "jetstream", Check: func(context.Context) (string, error) {
-			if err := p.Store.Conn.Failure(); err != nil {
+		{Name: "jetstream", Check: func() (string, error) {
+			if err := p.Store.Conn.Noticed(); err != nil { // a filesystem that is asked may not answer
 				return "", err
 			}
 			if lost := p.Store.Conn.LostSince(); !p.Store.Conn.Connected() && time.Since(lost) >= pause {
@@ -53,25 +54,23 @@ func (p *Program) readiness(h shared) []web.Check {
 			}
 			return fmt.Sprintf("NATS %s at %s", nc.ConnectedServerVersion(), nc.ConnectedUrlRedacted()), nil
 		}},
-		{Name: "keys", Check: func(context.Context) (string, error) {
+		{Name: "streams", Check: p.Observer.Check},
+		{Name: "keys", Check: func() (string, error) {
 			if !h.mirror.Ready() {
 				return "", account.ErrNotReady
 			}
 			return keysState(h.mirror.BlindSince(), h.mirror.InDoubt(), pause)
 		}},
-		{Name: "writers", Check: func(context.Context) (string, error) {
-			return "",
-				storestate.CheckWriters(pause, h.writers...)
-		}},
-		{Name: "standing",
-			Check: func(context.Context) (string, error) { return "", h.stateMonitor.Check() }},
-		{Name: "clock", Advisory: true, Check: func(context.Context) (string, error) {
+		{Name: "writers",
+			Check: func() (string, error) { return "", storestate.CheckWriters(pause, h.writers...) }},
+		{Name: "standing", Check: func() (string, error) { return "", h.stateMonitor.Check() }},
+		{Name: "clock", Advisory: true, Check: func() (string, error) {
 			skew := p.Store.Conn.Clock.Skew().Abs().Round(time.Millisecond)
 			return fmt.Sprintf("%s off the store's", skew), p.Store.Conn.Clock.Check()
 		}},
 		{Name: checkDeliveries, Advisory: true,
-			Check: func(context.Context) (string, error) { return "", h.stateMonitor.CheckDeliveries() }},
-		{Name: CheckStore, Advisory: true, Check: func(context.Context) (string, error) {
+			Check: func() (string, error) { return "", h.stateMonitor.CheckDeliveries() }},
+		{Name: CheckStore, Advisory: true, Check: func() (string, error) {
 			used, limit := h.gauge.Use()
 			return StoreUseText(used, limit), h.gauge.Check()
 		}},
@@ -95,8 +94,8 @@ func keysState(blindSince time.Time, inDoubt bool, pause time.Duration) (string,
 	return fmt.Sprintf("as of %s ago", blind.Round(time.Second)), nil
 }
 
-// presenceOf is what this process reports about itself to operators who ask. It answers at once, so checks
-// are those that send no requests.
+// presenceOf is what this process reports about itself to operators who ask. The state of each stream is left
+// out: they ask the leaders themselves.
 func presenceOf(p *Program, h shared, checks []web.Check) func() fleet.Process {
 	self := fleet.Process{
 		PID: os.Getpid(), Version: version.Text(), Since: time.Now().UTC().Truncate(time.Second),
@@ -114,7 +113,7 @@ func presenceOf(p *Program, h shared, checks []web.Check) func() fleet.Process {
 	return func() fleet.Process {
 		now := self
 		var failing []web.Failing
-		now.Ready, failing = web.Judge(context.Background(), checks)
+		now.Ready, failing = web.Judge(checks)
 		for _, f := range failing {
 			now.Degraded = append(now.Degraded, fleet.Failure{Check: f.Name, Reason: f.Reason})
 		}
@@ -135,23 +134,27 @@ func StoreUseText(used, limit int64) string {
 	return fmt.Sprintf("%d of %d MiB used", used>>20, limit>>20)
 }
 
-// assetChecks report the state of JetStream's assets, as the server reports it.
+// startObserver starts the actor that asks about the streams, and waits for the first answer: no process is
+// ready before.
+func startObserver(ctx context.Context, p *Program) error {
+	p.Observer = provision.NewObserver(p.Store.Conn, topology.New(p.Config.Store.Topology))
+	p.Observer.Measure(p.Registry)
+	a := supervise.New("stream observer", p.Observer)
+	p.add("stream observer", a)
+	return supervise.Await(ctx, a, p.Observer.Answered())
+}
+
+// assetChecks report the state of JetStream's assets, as the server has last reported it.
 func assetChecks(p *Program) []web.Check {
-	topology := topology.New(p.Config.Store.Topology)
-	observer := provision.NewObserver(p.Store.Conn, topology)
+	t := topology.New(p.Config.Store.Topology)
 	advisory := func(name string, check func(provision.Health) (string, error)) web.Check {
-		return web.Check{Name: name, Advisory: true, Check: func(ctx context.Context) (string, error) {
-			health, err := observer.Health(ctx)
-			if err != nil {
-				return "", err
-			}
-			return check(health)
-		}}
+		return web.Check{Name: name, Advisory: true,
+			Check: func() (string, error) { return check(p.Observer.Health()) }}
 	}
 	checks := []web.Check{
 		advisory("topology", provision.Health.CheckTopology),
 	}
-	for i, s := range topology.Streams {
+	for i, s := range t.Streams {
 		checks = append(checks, advisory("stream "+s.Name, func(h provision.Health) (string, error) {
 			return h.Streams[i].Check()
 		}))
@@ -159,7 +162,7 @@ func assetChecks(p *Program) []web.Check {
 	if !p.Config.Dispatcher {
 		return checks
 	}
-	for i, c := range topology.Consumers {
+	for i, c := range t.Consumers {
 		checks = append(checks, advisory("consumer "+c.Config.Durable,
 			func(h provision.Health) (string, error) { return h.Consumers[i].Check() }))
 	}

@@ -134,6 +134,9 @@ func (p *Program) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := startObserver(ctx, p); err != nil {
+		return err
+	}
 	if p.Config.Dispatcher {
 		if err := p.startDispatcher(ctx, h); err != nil {
 			return err
