@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -21,6 +22,7 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/network/netsettings"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/provision"
 	"verifyd/natsconf/topology"
 	"verifyd/sessions/facts"
 	"verifyd/sessions/pauses"
@@ -179,6 +181,37 @@ func TestAlarmAboutAStoreThatFills(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.expect(t, alarm.StoreHigh, alarm.Resolved, "")
+}
+
+// A stream that has no leader, or lacks a copy, is reported to operators after a while, until it is whole
+// again.
+func TestAlarmAboutADegradedStore(t *testing.T) {
+	t.Parallel()
+	r := alarming(t)
+	natstest.Await(t, "all streams are whole", func() bool {
+		streams, _ := provision.Degraded(r.Observer.Health().Streams)
+		return len(streams) == 0
+	})
+	r.quiet(t)
+	if err := r.Store.Conn.JS.DeleteStream(t.Context(), topology.StreamEvents); err != nil {
+		t.Fatal(err)
+	}
+	r.Observer.AskOnce(t.Context())
+	r.quiet(t)
+	r.pass(service.DegradedGrace - time.Second)
+	r.quiet(t) // a server that restarts is no event
+	r.pass(time.Second)
+	if data := r.expect(t, alarm.StoreDegraded, alarm.Raised, ""); !reflect.DeepEqual(data["streams"],
+		[]any{topology.StreamEvents}) {
+		t.Errorf("data %+v", data)
+	}
+	natstest.Ensure(t, r.Store.Conn)
+	natstest.Await(t, "the stream is back", func() bool {
+		r.Observer.AskOnce(t.Context())
+		streams, _ := provision.Degraded(r.Observer.Health().Streams)
+		return len(streams) == 0
+	})
+	r.expect(t, alarm.StoreDegraded, alarm.Resolved, "")
 }
 
 // A delivery that is older than its retry time is reported to operators until it has ended: here one that

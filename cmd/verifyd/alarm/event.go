@@ -8,6 +8,7 @@ type Type string
 // The types.
 const (
 	StoreHigh          Type = "store.high"
+	StoreDegraded      Type = "store.degraded"
 	QuotaNear          Type = "account.quota_near"
 	ReceiverFailing    Type = "receiver.failing"
 	DeliveriesUnknown  Type = "deliveries.unknown"

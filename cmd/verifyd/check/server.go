@@ -199,6 +199,19 @@ func checkStoreRoom(s *Survey, in provision.Inspection, c config.Config) {
 	s.ok("store", "%d of %d MiB used", in.Used>>20, in.Limit>>20)
 }
 
+// checkQuorum checks whether the streams of external servers have their leaders and copies now.
+func checkQuorum(s *Survey, in provision.Inspection, c config.Config) {
+	streams, servers := provision.Degraded(in.Streams)
+	switch {
+	case c.Store.NATSURL == "" || len(in.Streams) == 0:
+	case len(streams) > 0:
+		s.Warn("replicas", "start the NATS servers that are away; verifyd status shows when every copy is "+
+			"current", "%s", provision.DegradedText(streams, servers))
+	default:
+		s.ok("replicas", "all copies of all streams are current")
+	}
+}
+
 func checkTopology(s *Survey, in provision.Inspection, c config.Config) {
 	var missing, outdated, lasting []string
 	for _, d := range in.Differences {

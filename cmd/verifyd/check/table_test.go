@@ -22,6 +22,7 @@ func TestServeRefusesWhatCheckCallsAnError(t *testing.T) {
 	well := provision.Inspection{
 		MaxPayload: 1 << 20, MaxStreams: -1, MaxConsumers: -1, MaxAckPending: -1, Limit: 1 << 30,
 		SkewKnown: true,
+		Streams:   []provision.StreamHealth{{Name: "EVENTS", Leader: "n1", Copies: 3, Current: 3}},
 	}
 	for name, row := range map[string]struct {
 		change func(*provision.Inspection)
@@ -48,6 +49,10 @@ func TestServeRefusesWhatCheckCallsAnError(t *testing.T) {
 		"nearly full store": {
 			func(in *provision.Inspection) { in.Used, in.Limit = 85, 100 }, "store", LevelWarning,
 		},
+		"copies are current": {func(*provision.Inspection) {}, "replicas", LevelOK},
+		"a copy is away": {func(in *provision.Inspection) {
+			in.Streams = []provision.StreamHealth{{Name: "EVENTS", Leader: "n1", Copies: 3, Current: 2}}
+		}, "replicas", LevelWarning},
 		"bounded store":   {func(*provision.Inspection) {}, "store", LevelOK},
 		"unbounded store": {func(in *provision.Inspection) { in.Limit = -1 }, "store", LevelWarning},
 	} {

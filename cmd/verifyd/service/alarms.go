@@ -12,6 +12,7 @@ import (
 	"verifyd/dispatcher/callback"
 	"verifyd/edge/limit"
 	"verifyd/natsconf/fleet"
+	"verifyd/natsconf/provision"
 	"verifyd/natsconf/storestate"
 	"verifyd/natsconf/storetime"
 	sessionstore "verifyd/sessions/store"
@@ -29,6 +30,9 @@ const (
 	// NetworkGrace is how long an identity network may be away before operators are notified: a provider that
 	// restarts is not an event.
 	NetworkGrace = 30 * time.Second
+	// DegradedGrace is how long a stream may be without a leader, or without all of its copies, before
+	// operators are notified: an election, and a server that restarts, are no events.
+	DegradedGrace = 2 * time.Minute
 	// QuietAfter is how long without another failure until that of a receiver, or that of unknown or stray
 	// deliveries, counts as over.
 	QuietAfter = 15 * time.Minute
@@ -43,8 +47,8 @@ const (
 
 // startAlarms starts the actor that notifies operators, with what edge and dispatcher know.
 func (p *Program) startAlarms(h shared) {
-	sources := []func(context.Context) []alarm.Condition{storeWatch(h.gauge), watchNetworks(p),
-		p.Unreadables.Conditions, p.copyWatch,
+	sources := []func(context.Context) []alarm.Condition{storeWatch(h.gauge), watchStreams(p),
+		watchNetworks(p), p.Unreadables.Conditions, p.copyWatch,
 		watchClock(p.Store.Conn.Clock)}
 	if p.quota != nil {
 		sources = append(sources, quotaWatch(p.quota))
@@ -109,6 +113,35 @@ func storeWatch(g *storestate.Gauge) func(context.Context) []alarm.Condition {
 			Type: alarm.StoreHigh, Detail: fmt.Sprintf("%d %% of the store's limit is used; from 90 "+
 				"%% on no new sessions are accepted", 100*used/capacity),
 			Data: map[string]any{"used_bytes": used, "limit_bytes": capacity},
+		}}
+	}
+}
+
+// watchStreams reports streams that have been without a leader, or without all of their copies, at each look
+// for a while.
+func watchStreams(p *Program) func(context.Context) []alarm.Condition {
+	since := map[string]time.Time{}
+	return func(context.Context) []alarm.Condition {
+		var long []provision.StreamHealth
+		for _, s := range p.Observer.Health().Streams {
+			if s.Whole() {
+				delete(since, s.Name)
+				continue
+			}
+			if since[s.Name].IsZero() {
+				since[s.Name] = p.Clock()
+			}
+			if p.Clock().Sub(since[s.Name]) >= DegradedGrace {
+				long = append(long, s)
+			}
+		}
+		if len(long) == 0 {
+			return nil
+		}
+		streams, servers := provision.Degraded(long)
+		return []alarm.Condition{{
+			Type: alarm.StoreDegraded, Detail: provision.DegradedText(streams, servers),
+			Data: map[string]any{"streams": streams, "servers": servers},
 		}}
 	}
 }
