@@ -212,6 +212,46 @@ func readConfig(t *testing.T, into any, path ...string) {
 	}
 }
 
+// Prometheus reads each NATS server of the stack, through an exporter that asks this server.
+func TestNATSServersAreTargets(t *testing.T) {
+	t.Parallel()
+	var compose struct {
+		Services map[string]struct {
+			Command  any
+			Profiles []string
+		}
+	}
+	readConfig(t, &compose, "docker-compose.yml")
+	var config struct {
+		Jobs []struct {
+			Name    string                       `yaml:"job_name"`
+			Targets []struct{ Targets []string } `yaml:"static_configs"`
+		} `yaml:"scrape_configs"`
+	}
+	readConfig(t, &config, "docs", "monitoring", "prometheus.yml")
+	var targets, want []string
+	for _, job := range config.Jobs {
+		if job.Name == "nats" && len(job.Targets) == 1 {
+			targets = job.Targets[0].Targets
+		}
+	}
+	for name := range compose.Services {
+		if !regexp.MustCompile(`^nats-\d$`).MatchString(name) {
+			continue
+		}
+		exporter := compose.Services[name+"-exporter"]
+		words, _ := exporter.Command.([]any)
+		if !slices.Contains(words, any("-healthz")) || !slices.Contains(words, any("http://"+name+":8222")) ||
+			!slices.Equal(exporter.Profiles, compose.Services["prometheus"].Profiles) {
+			t.Errorf("%s has the exporter %+v", name, exporter)
+		}
+		want = append(want, name+"-exporter:7777")
+	}
+	if slices.Sort(want); len(want) != natstest.Replicas || !slices.Equal(targets, want) {
+		t.Errorf("targets %q, want %q", targets, want)
+	}
+}
+
 // Images that are built without a registry have the versions that others pull.
 func TestLocalImagesAreOfTheSameVersions(t *testing.T) {
 	t.Parallel()
