@@ -39,6 +39,9 @@ func OriginOf(h nats.Header) (o Origin, ok bool) {
 	return o, true
 }
 
+// Over reports whether the life of the message has ended, wherever it is.
+func (o Origin) Over(now time.Time) bool { return !o.Until.IsZero() && !now.Before(o.Until) }
+
 // Put writes an origin into a message's header, replacing any that it has.
 func (o Origin) Put(h nats.Header) {
 	until := int64(0)

@@ -108,6 +108,11 @@ type statusError int
 
 func (e statusError) Error() string { return "status " + strconv.Itoa(int(e)) }
 
+// keySetError is an answer that is no key set, in words of our own.
+type keySetError string
+
+func (e keySetError) Error() string { return string(e) }
+
 var (
 	errRedirect = errors.New(
 		"the provider redirects this request; its address in the settings or metadata must be the final one")

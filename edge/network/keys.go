@@ -114,11 +114,6 @@ func (k *keyCache) fetch(req *http.Request) {
 	}
 }
 
-// keySetError is an answer that is no key set, in words of our own.
-type keySetError string
-
-func (e keySetError) Error() string { return string(e) }
-
 // readKeys returns the key set with the keys that can be read, and why it ignores the others (RFC 7517 §5).
 // Certificates are left out: nothing here needs them, and providers publish some that cannot be parsed. The
 // error is a keySetError.

@@ -205,35 +205,62 @@ func Ask(ctx context.Context, c *natsconf.Conn) ([]Process, error) {
 	}
 }
 
+// Versions returns the versions of all processes that run, each once, for callers that must not miss a slow
+// process: it asks for 3 s. That of a process whose answer cannot be read is "unknown". Its error is
+// natsconf.ErrUnavailable.
+func Versions(ctx context.Context, c *natsconf.Conn) ([]string, error) {
+	var all []string
+	err := listen(ctx, c, func(m *nats.Msg) (done bool) {
+		var p Process
+		if json.Unmarshal(m.Data, &p) != nil {
+			p.Version = "unknown"
+		}
+		if !slices.Contains(all, p.Version) {
+			all = append(all, p.Version)
+		}
+		return false
+	})
+	return all, err
+}
+
 // AnyRunning reports whether at least one process runs, for callers that must not take a slow process for
 // none: only 3 s of silence, with questions repeated for processes that were just connecting, mean that none
 // runs. Its error is natsconf.ErrUnavailable.
-func AnyRunning(ctx context.Context, c *natsconf.Conn) (bool, error) {
+func AnyRunning(ctx context.Context, c *natsconf.Conn) (runs bool, err error) {
+	err = listen(ctx, c, func(*nats.Msg) (done bool) {
+		runs = true
+		return true
+	})
+	return runs, err
+}
+
+// listen repeats the question for 3 s, and calls take with each answer until that is done.
+func listen(ctx context.Context, c *natsconf.Conn, take func(*nats.Msg) (done bool)) error {
 	q, err := newQuestion(c)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer q.end()
 	late, again := time.NewTimer(maxAsk), time.NewTicker(askQuiet)
 	defer late.Stop()
 	defer again.Stop()
 	if err := q.put(); err != nil {
-		return false, err
+		return err
 	}
 	for {
 		select {
 		case m := <-q.answers:
-			if m.Header.Get("Status") != noResponders {
-				return true, nil
+			if m.Header.Get("Status") != noResponders && take(m) {
+				return nil
 			}
 		case <-again.C:
 			if err := q.put(); err != nil {
-				return false, err
+				return err
 			}
 		case <-late.C:
-			return false, nil
+			return nil
 		case <-ctx.Done():
-			return false, unasked(ctx.Err())
+			return unasked(ctx.Err())
 		}
 	}
 }

@@ -139,7 +139,7 @@ func (e Ensurer) stream(ctx context.Context, want jetstream.StreamConfig, bound 
 	case err != nil:
 		return fmt.Errorf("look up stream %s: %w", want.Name, err)
 	}
-	e.Update = e.Update && !bound
+	e.Update, e.Finish = e.Update && !bound, e.Finish && !bound
 	return e.update(ctx, s.CachedInfo().Config, want)
 }
 
@@ -155,25 +155,24 @@ func (e Ensurer) create(ctx context.Context, want jetstream.StreamConfig) error 
 
 func (e Ensurer) update(ctx context.Context, have, want jetstream.StreamConfig) error {
 	differ, err := differences(have, want)
-	if err != nil || !e.Update {
+	differ = slices.DeleteFunc(differ, func(d Difference) bool {
+		return d.Kind == Lasting || d.Kind == Outdated && !e.Finish || d.Kind == Updated && !e.Update
+	})
+	if err != nil || len(differ) == 0 {
 		return err
 	}
-	differ = slices.DeleteFunc(differ, func(d Difference) bool {
-		return d.Kind == Lasting || d.Kind == Outdated && !e.Finish
-	})
-	if len(differ) == 0 {
-		return nil
-	}
-	if e.Shorten != nil && want.MaxAge != 0 && (have.MaxAge == 0 || want.MaxAge < have.MaxAge) {
+	if e.Update && e.Shorten != nil && want.MaxAge != 0 && (have.MaxAge == 0 || want.MaxAge < have.MaxAge) {
 		if err := e.Shorten(ctx, want.Name, want.MaxAge); err != nil {
 			return &ShortenError{want.Name, err}
 		}
 	}
 	next := have // what is ignored stays
-	next.Subjects = want.Subjects
-	next.Description, next.MaxAge, next.Replicas, next.Duplicates = want.Description, want.MaxAge,
-		want.Replicas, want.Duplicates
-	next.AllowMsgTTL = next.AllowMsgTTL || want.AllowMsgTTL // it cannot be taken back
+	if e.Update {
+		next.Subjects = want.Subjects
+		next.Description, next.MaxAge, next.Replicas, next.Duplicates = want.Description, want.MaxAge,
+			want.Replicas, want.Duplicates
+		next.AllowMsgTTL = next.AllowMsgTTL || want.AllowMsgTTL // it cannot be taken back
+	}
 	if e.Finish {
 		next.AllowRollup, next.MaxMsgsPerSubject = want.AllowRollup, want.MaxMsgsPerSubject
 	}
@@ -188,9 +187,19 @@ func (e Ensurer) update(ctx context.Context, have, want jetstream.StreamConfig) 
 	return nil
 }
 
-// outdated are settings of buckets that builds before 0.10.0 make and need, and that allow more than this one
-// does. They stay as long as such a build may run: see Ensurer.Finish.
-var outdated = map[string]string{"allow_rollup_hdrs": "true", "max_msgs_per_subject": "5"}
+// outdated reports whether a setting of a bucket is one that builds before 0.10.0 make and need, and that
+// allows more than this one does. It stays as long as such a build may run: see Ensurer.Finish.
+func outdated(d Difference) bool {
+	name := strings.TrimPrefix(d.Asset, "stream ")
+	switch d.Field {
+	case "allow_rollup_hdrs":
+		return d.Have == "true" && strings.HasPrefix(name, topology.BucketStream(""))
+	case "max_msgs_per_subject":
+		return d.Have == "5" && (name == topology.BucketStream(topology.BucketAccounts) ||
+			name == topology.BucketStream(topology.BucketKeys))
+	}
+	return false
+}
 
 // differences lists the settings that differ and with which the service works. A difference in any other
 // setting is a *DriftError.
@@ -218,7 +227,7 @@ func differences(have, want jetstream.StreamConfig) ([]Difference, error) {
 		case name == "allow_msg_ttl" && w[name] == nil:
 			d.Kind = Lasting
 			differ = append(differ, d)
-		case outdated[name] == d.Have && strings.HasPrefix(want.Name, topology.BucketStream("")):
+		case outdated(d):
 			d.Kind = Outdated
 			differ = append(differ, d)
 		case slices.Contains(changeable, name):

@@ -163,9 +163,7 @@ func kept(h nats.Header) nats.Header {
 }
 
 // over reports whether an item's life has ended.
-func (it Item) over(now time.Time) bool {
-	return !it.Origin.Until.IsZero() && !now.Before(it.Origin.Until)
-}
+func (it Item) over(now time.Time) bool { return it.Origin.Over(now) }
 
 // Sum is the count and the digest of a set of items, whatever their order.
 type Sum struct {

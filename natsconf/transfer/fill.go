@@ -61,12 +61,13 @@ func Fill(ctx context.Context, c *natsconf.Conn, a Asset, items []Item) (stored 
 		page := nextPage(items)
 		err := destroyReplaced(ctx, c, a, page[0])
 		if err == nil {
-			err = fillPage(ctx, c, a, a.withoutReplaced(page))
+			stay := a.withoutReplaced(page)
+			stored += len(stay)
+			err = fillPage(ctx, c, a, stay)
 		}
 		if err != nil {
 			return stored, fmt.Errorf("fill %s: %w", a.Stream, err)
 		}
-		stored += len(page)
 		items = items[len(page):]
 	}
 	return stored, nil

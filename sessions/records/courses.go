@@ -31,8 +31,9 @@ type course struct {
 }
 
 // Back reads the facts of all sessions, the newest first: a session's other facts are written after its
-// completion, so that Take has them when do gets the completion. It ends when do reports that it is done. Its
-// errors are natsconf.ErrUnavailable, also when ctx ends, and do's.
+// completion, so that Take has them when do gets the completion. It leaves out those that are over (isOver),
+// and ends when do reports that it is done. Its errors are natsconf.ErrUnavailable, also when ctx ends, and
+// do's.
 func (open Courses) Back(ctx context.Context, conn *natsconf.Conn,
 	do func(sessions.ID, jetstream.Msg) (done bool, err error)) error {
 	first, last, err := conn.Bounds(ctx, topology.StreamCompletions)
@@ -55,6 +56,9 @@ func (open Courses) Back(ctx context.Context, conn *natsconf.Conn,
 				continue
 			case p.Kind != "completion":
 				open.keep(p, m)
+				continue
+			case isOver(m.Headers(), conn.Clock.Now()):
+				delete(open, p.ID)
 				continue
 			}
 			if done, err := do(p.ID, m); done || err != nil {

@@ -80,7 +80,7 @@ func (st *Reader) EachRecord(ctx context.Context, stream, subject string,
 	return st.Conn.Pages(ctx, stream, subject, 1, last, func(msgs []jetstream.Msg) error {
 		for _, m := range msgs {
 			id, err := sessions.ParseID(m.Subject()[strings.LastIndexByte(m.Subject(), '.')+1:])
-			if err != nil {
+			if err != nil || isOver(m.Headers(), st.Now()) {
 				continue
 			}
 			var r *SessionRecord

@@ -176,12 +176,10 @@ func (st *Reader) completionOf(ctx context.Context, id sessions.ID) (sessions.Co
 		return sessions.Completion{}, fmt.Errorf("read completion of session %s: %w", id, err)
 	}
 	c, err := st.readCompletion(ctx, id, m)
-	c = withHeader(c, m.Header)
-	if err == nil && !c.KeptUntil.IsZero() && !st.Now().Before(c.KeptUntil) {
-		// This store keeps the fact for as long as one of its own: it fences.
+	if err == nil && isOver(m.Header, st.Now()) {
 		return sessions.Completion{}, fmt.Errorf("completion of session %s: %w", id, natsconf.ErrNotFound)
 	}
-	return c, err
+	return withHeader(c, m.Header), err
 }
 
 // isMissing reports whether a completion was not read because there is none: that of an erased user is there.
@@ -230,6 +228,13 @@ func (st *Reader) DecodeCompletion(ctx context.Context, subject string, header n
 	}
 	c, err := st.OpenCompletion(ctx, id, data)
 	return withHeader(c, header), err
+}
+
+// isOver reports whether a fact may not be read any more: it came from another store, and its life has ended
+// there. This store keeps it for as long as one of its own, since it fences.
+func isOver(h nats.Header, now time.Time) bool {
+	o, _ := natsconf.OriginOf(h)
+	return o.Over(now)
 }
 
 // withHeader adds what the message's header holds.

@@ -136,8 +136,8 @@ func (st *Writer) ChangeProgress(ctx context.Context, id sessions.ID,
 
 // Complete ends a session, as it was read from this store, by the one write-once publish that is the truth
 // about its outcome. A caller that comes second gets the existing completion and ErrCompleted. Other errors
-// are ErrExpired, also if the existing completion cannot be read or its user was erased, and natsconf's; after
-// natsconf.ErrUncertain the session may be completed, and a repeat is harmless.
+// are ErrExpired, also if the existing completion cannot be read or its user was erased, and natsconf's;
+// after natsconf.ErrUncertain the session may be completed, and a repeat is harmless.
 //
 // A verified outcome below the level that the session asks for is refused, whatever the caller.
 //

@@ -27,7 +27,8 @@ func (st *Recovery) Follow(ctx context.Context, from uint64, known map[sessions.
 	err = st.Conn.Pages(ctx, topology.StreamCompletions, ">", from, last, func(msgs []jetstream.Msg) error {
 		for _, m := range msgs {
 			meta, err := m.Metadata()
-			if err == nil {
+			origin, _ := natsconf.OriginOf(m.Headers())
+			if err == nil && !origin.Over(st.Now()) { // what is over there is sent by nobody
 				err = apply(known, m, meta.Sequence.Stream)
 			}
 			if err != nil {

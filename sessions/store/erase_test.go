@@ -90,8 +90,8 @@ func TestErase(t *testing.T) {
 	}
 }
 
-// A session that was delivered is erased within its ten minutes, and from then on is unknown to a process that
-// remembers it. Its idempotency key starts another session.
+// A session that was delivered is erased within its ten minutes, and from then on is unknown to a process
+// that remembers it. Its idempotency key starts another session.
 func TestDeliveredSessionIsErasedAtOnce(t *testing.T) {
 	t.Parallel()
 	h := start(t)

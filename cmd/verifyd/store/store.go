@@ -145,6 +145,7 @@ func Open(ctx context.Context, c config.Store, log zerolog.Logger, why Purpose) 
 func (s *Store) ensure(ctx context.Context, c config.Store, log zerolog.Logger, why Purpose) error {
 	ensurer := provision.Ensurer{
 		Conn: s.Conn, Topology: topology.New(c.Topology), Update: why == ToServe,
+		Finish: why == ToFill, // no older build serves a store that is being filled
 	}
 	ensurer.Changed = func(asset, field, from, to string) {
 		log.Warn().Str("asset", asset).Str("field", field).Str("from", from).Str("to", to).

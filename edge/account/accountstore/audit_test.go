@@ -3,6 +3,7 @@ package accountstore_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit"
 	"verifyd/edge/account/audit/life"
+	"verifyd/edge/account/secrets"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/topology"
 )
@@ -203,5 +205,72 @@ func TestLogIsAppendOnly(t *testing.T) {
 	}
 	if got := h.all(t, a.ID, 10); len(got) != 1 || got[0].What != life.Created {
 		t.Errorf("the log: %+v", got)
+	}
+}
+
+// What no verifyd wrote among an account's records, also as the newest and past the next number, hides none
+// of them, and the next record gets the next number.
+func TestForeignAuditRecordsHideNone(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	a := h.account(t, "Harbor Guild", ada)
+	const many = 30
+	for i := range many {
+		if err := h.store.SetQuota(t.Context(), operator, a.ID, int64(i+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := h.all(t, a.ID, 100)
+	for _, number := range []string{"5000", fmt.Sprint(len(before) + 3), "x"} {
+		natstest.Plant(t, h.conn, topology.StreamAudit, "audit."+a.ID+"."+number)
+		if after := h.all(t, a.ID, 100); whats(after) != whats(before) {
+			t.Errorf("with %s: %s, before %s", number, whats(after), whats(before))
+		}
+	}
+	if err := h.store.SetQuota(t.Context(), operator, a.ID, 1000); err != nil {
+		t.Fatal(err)
+	}
+	after := h.all(t, a.ID, 100)
+	if len(after) != len(before)+1 || h.number(t, a.ID) != int64(len(before)+1) {
+		t.Errorf("%d records after %d, the last is %d", len(after), len(before), h.number(t, a.ID))
+	}
+	// past the next number, as an edge's credential can write it
+	last := h.number(t, a.ID)
+	m, err := h.conn.Last(t.Context(), topology.StreamAudit, fmt.Sprint("audit.", a.ID, ".", last))
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := strings.Replace(string(m.Data), fmt.Sprint(`"n":`, last), fmt.Sprint(`"n":`, last+20), 1)
+	natstest.Publish(t, h.conn, fmt.Sprint("audit.", a.ID, ".", last+20), []byte(forged))
+	page, err := h.store.Audit(t.Context(), a.ID, "", 100)
+	if err != nil || len(page.Records) != len(after)+1 {
+		t.Errorf("a forged record hides %d others, %v", len(after)+1-len(page.Records), err)
+	}
+}
+
+// number returns the number of an account's newest record.
+func (h harness) number(t *testing.T, id string) int64 {
+	t.Helper()
+	page, err := h.store.Audit(t.Context(), id, "", 1)
+	if err != nil || len(page.Records) == 0 {
+		t.Fatal(err)
+	}
+	return page.Records[0].Number
+}
+
+// What no verifyd wrote beside a key's entry keeps nobody from revoking the key by its id.
+func TestKeyBesideAForeignEntryIsRevoked(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	a := h.account(t, "Harbor Guild", ada)
+	_, k := h.key(t, a, account.KeyOptions{})
+	entries, ok := secrets.EntriesOf(k.ID)
+	if !ok {
+		t.Fatal(k.ID)
+	}
+	natstest.Plant(t, h.conn, topology.BucketStream(topology.BucketKeys),
+		topology.BucketSubject(topology.BucketKeys, strings.Replace(entries, "*", "x", 1)))
+	if err := err2(h.store.RevokeKey(t.Context(), operator, a.ID, k.ID)); err != nil {
+		t.Error(err)
 	}
 }

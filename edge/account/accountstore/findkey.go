@@ -89,7 +89,16 @@ func (s keys) read(ctx context.Context, filter string) (stored, error) {
 	}
 	name := strings.TrimPrefix(m.Subject, topology.BucketSubject(topology.BucketKeys, ""))
 	_, k, err := record.DecodeKey(name, m.Data)
-	return stored{Key: k, entry: name, data: m.Data, revision: m.Sequence}, err
+	if err == nil || errors.Is(err, natsconf.ErrNewer) || !strings.HasSuffix(filter, "*") {
+		return stored{Key: k, entry: name, data: m.Data, revision: m.Sequence}, err
+	}
+	all, lerr := entry.List(ctx, s.conn, topology.BucketKeys, filter) // beside what no verifyd wrote
+	for _, e := range all {
+		if _, k, err := record.DecodeKey(e.Key, e.Value); err == nil {
+			return stored{Key: k, entry: e.Key, data: e.Value, revision: e.Revision}, nil
+		}
+	}
+	return stored{}, errors.Join(err, lerr)
 }
 
 // Keys lists all keys, oldest first.

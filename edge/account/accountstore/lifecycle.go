@@ -134,7 +134,7 @@ func (s *Store) EndDue(ctx context.Context) error {
 }
 
 // endKeys revokes the remaining keys of an account and returns how many there were. If a newer build has
-// written some, it revokes the others and returns the error. One that nobody can read is no key.
+// written some, it revokes the others and returns the error.
 func (s *Store) endKeys(ctx context.Context, by access.Actor, id string, dry bool) (ended int, err error) {
 	keys, unread := s.Keys(ctx)
 	for _, k := range keys {

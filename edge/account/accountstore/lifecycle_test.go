@@ -238,7 +238,7 @@ func TestDeletedAccountInAnOlderStore(t *testing.T) {
 	from := uint64(1)
 	for range h.versions(t, subject) {
 		m, err := h.conn.Next(t.Context(), stream, subject, from)
-		if err != nil || strings.Contains(string(m.Data), "ada") {
+		if err != nil || strings.Contains(string(m.Data), `"Ada"`) {
 			t.Errorf("%s, %v", m.Data, err)
 		}
 		from = m.Sequence + 1

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
+	"math"
 	"strconv"
 	"time"
 
@@ -88,23 +88,31 @@ func (l *Log) Last(ctx context.Context, account string) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("read the audit log: %w", err)
 	}
-	r, err := decodeRecord(m.Data)
-	if err == nil {
+	if r, err := decodeRecord(m.Data); err == nil {
 		return r.Number, nil
 	}
+	return l.below(ctx, account, math.MaxInt64)
+}
+
+// below returns the largest number below another one of a record that can be read; 0 if there is none. It
+// reads all records of the account: only what no verifyd wrote asks for it.
+func (l *Log) below(ctx context.Context, account string, number int64) (below int64, err error) {
 	all, err := l.conn.Newest(ctx, topology.StreamAudit, subjects(account))
 	if err != nil {
 		return 0, fmt.Errorf("read the audit log: %w", err)
 	}
-	for _, m := range slices.Backward(all) {
-		if r, err = decodeRecord(m.Data()); err == nil {
-			return r.Number, nil
-		}
-		if err = entry.LeaveOut(l.Unreadable, fmt.Errorf("%s: %w", m.Subject(), err)); err != nil {
-			return 0, err
+	for _, m := range all {
+		switch r, err := decodeRecord(m.Data()); {
+		case err == nil && m.Subject() == subject(account, r.Number) && r.Number < number:
+			below = max(below, r.Number)
+		case err != nil:
+			err = entry.LeaveOut(l.Unreadable, fmt.Errorf("%s: %w", m.Subject(), err))
+			if err != nil {
+				return 0, err
+			}
 		}
 	}
-	return 0, nil
+	return below, nil
 }
 
 // write stores a record under its own number, or under the next free one if others took that, also something

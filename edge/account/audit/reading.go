@@ -42,7 +42,11 @@ func (l *Log) Audit(ctx context.Context, id, cursor string, limit int) (Page, er
 		}
 		r, err := l.read(ctx, id, n)
 		if errors.Is(err, natsconf.ErrNotFound) {
-			break // aged out, like all before it
+			if n, err = l.older(ctx, id, n); err != nil {
+				return Page{}, err
+			}
+			n++ // the loop's next is that one
+			continue
 		}
 		if errors.Is(err, natsconf.ErrUnavailable) {
 			return Page{}, err
@@ -54,6 +58,22 @@ func (l *Log) Audit(ctx context.Context, id, cursor string, limit int) (Page, er
 		}
 	}
 	return page, nil
+}
+
+// older returns the number of the record before a missing one: 0, since those before it have aged out as
+// well, unless somebody has written a record past the next number.
+func (l *Log) older(ctx context.Context, id string, missing int64) (int64, error) {
+	m, err := l.conn.Next(ctx, topology.StreamAudit, subjects(id), 1)
+	if errors.Is(err, natsconf.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the audit log: %w", err)
+	}
+	if first, err := decodeRecord(m.Data); err == nil && first.Number > missing {
+		return 0, nil
+	}
+	return l.below(ctx, id, missing)
 }
 
 // from returns the number of the first record to read.
@@ -98,8 +118,11 @@ func (l *Log) MadeBy(ctx context.Context, id string) (by access.Actor, at time.T
 	if errors.Is(err, natsconf.ErrNotFound) {
 		return access.Actor{}, time.Time{}, false, nil
 	}
-	if err != nil || r.What != life.Created {
+	if errors.Is(err, natsconf.ErrUnavailable) || errors.Is(err, natsconf.ErrNewer) {
 		return access.Actor{}, time.Time{}, false, err
+	}
+	if err != nil || r.What != life.Created { // or no verifyd wrote it
+		return access.Actor{}, time.Time{}, false, nil //nolint:nilerr // it is not known
 	}
 	return r.Who, r.At, true, nil
 }
