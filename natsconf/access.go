@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -23,44 +24,74 @@ var errNoCredential = errors.New(
 	"it holds neither NATS credentials (a JWT and its seed) nor the seed of a user's nkey, which " +
 		"begins with SU")
 
-// credential proves a user to an external server.
+// errReplaced fails a try to connect as the user of a file that has become another user's.
+var errReplaced = errors.New("the NATS credential was replaced: the next try uses it")
+
+// credential proves a user to an external server, by a file that is read at each connect: it can be replaced
+// while the service runs.
 type credential struct {
-	user   string // the public nkey; the user's inboxes are below it
-	option nats.Option
+	path string
+	user string                    // the public nkey
+	conn atomic.Pointer[nats.Conn] // once it is connected for the first time
 }
 
 // CredentialUser returns the public key of the user that a file's credential proves. Its errors never repeat
 // the file's content.
 func CredentialUser(path string) (string, error) {
-	c, err := readCredential(path)
-	return c.user, err
+	key, user, _, err := readCredential(path)
+	if err == nil {
+		key.Wipe()
+	}
+	return user, err
 }
 
-// readCredential reads which user a file stands for. The secret itself is read by the client, again at each
-// connect, so that it can be replaced while the service runs.
-func readCredential(path string) (credential, error) {
+// readCredential reads which user a file stands for, and its key, which the caller wipes. signed: the file
+// has what an account says of the user (a JWT), too.
+func readCredential(path string) (key nkeys.KeyPair, user string, signed bool, err error) {
 	b, err := os.ReadFile(path) //nolint:gosec // the operator's own setting
 	if err != nil {
-		return credential{}, fmt.Errorf("read the NATS credential: %w", err)
+		return nil, "", false, fmt.Errorf("read the NATS credential: %w", err)
 	}
 	defer clear(b)
-	key, err := nkeys.ParseDecoratedUserNKey(b)
+	key, err = nkeys.ParseDecoratedUserNKey(b)
+	if err == nil {
+		user, err = key.PublicKey()
+	}
 	if err != nil {
-		return credential{}, fmt.Errorf("the NATS credential %s: %w", path, errNoCredential)
+		return nil, "", false, fmt.Errorf("the NATS credential %s: %w", path, errNoCredential)
+	}
+	return key, user, bytes.Contains(b, []byte("BEGIN NATS USER JWT")), nil
+}
+
+// options returns how to connect as the user of a file.
+func (c *credential) options() (nats.Option, error) {
+	key, user, signed, err := readCredential(c.path)
+	if err != nil {
+		return nil, err
+	}
+	key.Wipe()
+	c.user = user
+	if signed {
+		return nats.UserCredentials(c.path), nil
+	}
+	return nats.Nkey(user, c.sign), nil
+}
+
+// sign signs a server's challenge. The client has said by then which user it is. If the file has become
+// another user's, the try fails, and the next one is that user's.
+func (c *credential) sign(nonce []byte) ([]byte, error) {
+	key, user, _, err := readCredential(c.path)
+	if err != nil {
+		return nil, err
 	}
 	defer key.Wipe()
-	public, err := key.PublicKey()
-	if err != nil {
-		return credential{}, fmt.Errorf("the NATS credential %s: %w", path, errNoCredential)
+	if user == c.user {
+		return key.Sign(nonce) //nolint:wrapcheck // to the client
 	}
-	if bytes.Contains(b, []byte("BEGIN NATS USER JWT")) {
-		return credential{user: public, option: nats.UserCredentials(path)}, nil
+	if nc := c.conn.Load(); nc != nil { // which holds the lock of its options while it asks for a signature
+		c.user, nc.Opts.Nkey = user, user
 	}
-	option, err := nats.NkeyOptionFromSeed(path)
-	if err != nil {
-		return credential{}, fmt.Errorf("the NATS credential %s: %w", path, errNoCredential)
-	}
-	return credential{user: public, option: option}, nil
+	return nil, errReplaced
 }
 
 // userOfURL returns the user name in the first of the servers' URLs. A name without a password is a token,

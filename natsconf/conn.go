@@ -77,15 +77,16 @@ type Conn struct {
 // itself.
 func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 	c := &Conn{back: make(chan struct{}), closed: make(chan struct{})}
-	credential, err := endpointOptions(o)
-	if err != nil {
-		return nil, err
-	}
-	opts := append(c.options(o), credential...)
 	for {
-		nc, err := nats.Connect(o.URL, opts...)
+		user := &credential{path: o.CredsFile}
+		endpoint, err := endpointOptions(o, user)
+		if err != nil {
+			return nil, err
+		}
+		nc, err := nats.Connect(o.URL, append(c.options(o), endpoint...)...)
 		if err == nil {
 			c.NC = nc
+			user.conn.Store(nc)
 			break
 		}
 		if permanent(err) {
@@ -146,18 +147,21 @@ func (c *Conn) options(o ConnectOptions) []nats.Option {
 	}
 }
 
-func endpointOptions(o ConnectOptions) ([]nats.Option, error) {
+// endpointOptions returns how to reach the server, and be let in. The answers to a connection come below the
+// name of the user that it begins as, also when its credential is replaced by that of another one: all users
+// that a role has had may listen there (package serverconf).
+func endpointOptions(o ConnectOptions, c *credential) ([]nats.Option, error) {
 	if e := o.Embedded; e != nil {
 		return []nats.Option{nats.InProcessServer(e), nats.UserInfo(e.Credential())}, nil
 	}
 	var opts []nats.Option
 	user := userOfURL(o.URL)
 	if o.CredsFile != "" {
-		c, err := readCredential(o.CredsFile)
+		proof, err := c.options()
 		if err != nil {
 			return nil, err
 		}
-		user, opts = c.user, append(opts, c.option)
+		user, opts = c.user, append(opts, proof)
 	}
 	if o.User != "" {
 		user, opts = o.User, append(opts, nats.UserInfo(o.User, o.Password))

@@ -52,8 +52,8 @@ func TestPrepare(t *testing.T) {
 	want := []string{
 		"dispatcher/nats.nk", "dispatcher/secret.key", "edge/nats.nk", "edge/secret.key", "monitor/nats.nk",
 		"nats/accounts.conf", "nats/routes.conf",
-		"nats/routes.secret", "operator/nats.nk", "operator/secret.key", "proxy/cert.pem", "proxy/key.pem",
-		"trust/ca.pem",
+		"nats/routes.secret", "nats/users.json", "operator/nats.nk", "operator/secret.key", "proxy/cert.pem",
+		"proxy/key.pem", "trust/ca.pem",
 	}
 	for _, name := range want {
 		if first[name] == "" {
@@ -125,6 +125,46 @@ func TestPrepare(t *testing.T) {
 	if code, _, errOut := verifyd(t, "prepare", dir); code == 0 || !strings.Contains(errOut, "secret.key") ||
 		strings.Contains(errOut, "hunter2") {
 		t.Errorf("with a damaged master key: exit %d, %s", code, errOut)
+	}
+}
+
+// A rotation changes the credentials and nothing else that is secret. The servers let in both users until the
+// old ones are retired, at once if both flags are given.
+func TestPrepareRotates(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	admitted := func(args ...string) (users int, edge, key string) {
+		t.Helper()
+		prepare(t, append([]string{dir}, args...)...)
+		files := folder(t, dir)
+		return strings.Count(files["nats/accounts.conf"], `"nkey":`), files["edge/nats.nk"],
+			files["edge/secret.key"]
+	}
+	_, first, key := admitted()
+	for i, step := range []struct {
+		args  []string
+		users int
+		fresh bool
+	}{
+		{nil, 4, false},
+		{[]string{"--rotate"}, 8, true},
+		{nil, 8, false},
+		{[]string{"--rotate"}, 12, true},
+		{[]string{"--retire"}, 4, false},
+		{[]string{"--rotate", "--retire"}, 4, true},
+		{nil, 4, false},
+	} {
+		before := first
+		users, edge, k := admitted(step.args...)
+		if users != step.users || (edge != before) != step.fresh || k != key {
+			t.Errorf("step %d, %q: %d users, another credential %t, another master key %t", i, step.args,
+				users, edge != before, k != key)
+		}
+		first = edge
+	}
+	if code, _, errOut := verifyd(t, "prepare", dir, "--rotate"); code != 0 ||
+		!strings.Contains(errOut, "--retire") {
+		t.Errorf("exit %d, and it does not say what comes next: %s", code, errOut)
 	}
 }
 

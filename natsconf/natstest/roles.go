@@ -19,6 +19,8 @@ import (
 type External struct {
 	URL         string
 	Credentials string // the folder of the roles' seeds
+
+	server *server.Server
 }
 
 // externalName is the name of the server of StartExternal.
@@ -29,17 +31,7 @@ func StartExternal(tb testing.TB) External {
 	tb.Helper()
 	dir := tb.TempDir()
 	e := External{Credentials: filepath.Join(dir, "credentials")}
-	public, err := serverconf.EnsureSeeds(e.Credentials)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	accounts, err := serverconf.Accounts(public, 1<<30) // more than any test stores
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "accounts.conf"), accounts, 0o600); err != nil {
-		tb.Fatal(err)
-	}
+	e.configure(tb)
 	file := filepath.Join(dir, "nats.conf")
 	text := fmt.Sprintf("server_name: %s\nlisten: \"127.0.0.1:-1\"\njetstream {\n  store_dir: %q\n  "+
 		"sync_interval: always\n}\ninclude ./accounts.conf\n",
@@ -61,8 +53,34 @@ func StartExternal(tb testing.TB) External {
 	if !ns.ReadyForConnections(TestTimeout) {
 		tb.Fatal("the external server does not start")
 	}
-	e.URL = ns.ClientURL()
+	e.URL, e.server = ns.ClientURL(), ns
 	return e
+}
+
+// configure writes the account's configuration.
+func (e External) configure(tb testing.TB) {
+	tb.Helper()
+	users, err := serverconf.EnsureUsers(e.Credentials)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	accounts, err := serverconf.Accounts(users, 1<<30) // more than any test stores
+	if err != nil {
+		tb.Fatal(err)
+	}
+	file := filepath.Join(filepath.Dir(e.Credentials), "accounts.conf")
+	if err := os.WriteFile(file, accounts, 0o600); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Reload has the server read the configuration for the users as they are now.
+func (e External) Reload(tb testing.TB) {
+	tb.Helper()
+	e.configure(tb)
+	if err := e.server.Reload(); err != nil {
+		tb.Fatal(err)
+	}
 }
 
 // Credential returns the file of a role's credential.

@@ -130,9 +130,10 @@ var accesses = map[Role][]access{
 	},
 }
 
-// Of returns what a role may do as the user of that name, which is the public part of its nkey,
-// or its user name.
-func Of(role Role, user string) Set {
+// Of returns what a role may do as the user of that name, which is the public part of its nkey, or its user
+// name. The others are users that the role has had, or has as well: a process that began as one of them goes
+// on as this one.
+func Of(role Role, user string, others ...string) Set {
 	if role == RoleOperator {
 		return Set{Unlimited: true}
 	}
@@ -141,7 +142,9 @@ func Of(role Role, user string) Set {
 			SubjectUserInfo, "$JS.API.INFO",
 			"$JS.API.STREAM.INFO.*", "$JS.API.CONSUMER.INFO.*.*", // settings and figures
 		}},
-		Listen: Rule{Allow: []string{InboxOf(user) + ".>"}},
+	}
+	for _, name := range append([]string{user}, others...) {
+		p.Listen.Allow = append(p.Listen.Allow, InboxOf(name)+".>")
 	}
 	for _, a := range accesses[role] {
 		p.Publish.Allow = append(p.Publish.Allow, a.subjects()...)

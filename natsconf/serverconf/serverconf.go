@@ -5,19 +5,13 @@ package serverconf
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/url"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
 
-	"github.com/nats-io/nkeys"
-
-	"verifyd/natsconf"
 	"verifyd/natsconf/permission"
 )
 
@@ -29,47 +23,6 @@ const Account = "verifyd"
 // other's.
 func SeedFile(dir string, role permission.Role) string {
 	return filepath.Join(dir, string(role), "nats.nk")
-}
-
-// EnsureSeeds makes, in a folder, the seed of an nkey for each role that has none, and returns the public
-// keys of all. A repeat changes nothing. The files can be read by their owner alone.
-func EnsureSeeds(dir string) (map[permission.Role]string, error) {
-	public := map[permission.Role]string{}
-	for _, role := range permission.Roles() {
-		path := SeedFile(dir, role)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			return nil, fmt.Errorf("make the folder of the credential of the %s: %w", role, err)
-		}
-		if err := makeSeed(path); err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, fmt.Errorf("make the credential of the %s: %w", role, err)
-		}
-		user, err := natsconf.CredentialUser(path)
-		if err != nil {
-			return nil, err
-		}
-		public[role] = user
-	}
-	return public, nil
-}
-
-func makeSeed(path string) (err error) {
-	key, err := nkeys.CreateUser()
-	if err != nil {
-		return err
-	}
-	defer key.Wipe()
-	seed, err := key.Seed()
-	if err != nil {
-		return err
-	}
-	defer clear(seed)
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, //nolint:gosec // the operator's own folder
-		0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(seed, '\n'))
-	return errors.Join(err, f.Close())
 }
 
 // wireRule is a Rule as a server's configuration has it.
@@ -96,10 +49,10 @@ func StoreLimit(config []byte) int64 {
 	return limit
 }
 
-// Accounts writes the part of a nats-server configuration that gives verifyd an account, with one user
-// per role and what that role may do. public are the roles' public nkeys; storeBytes is what the account may
-// store, over all servers and copies, or 0 for no limit of its own.
-func Accounts(public map[permission.Role]string, storeBytes int64) ([]byte, error) {
+// Accounts writes the part of a nats-server configuration that gives verifyd an account, with the users of
+// each role and what that role may do. storeBytes is what the account may store, over all servers and copies,
+// or 0 for no limit of its own.
+func Accounts(users map[permission.Role]Users, storeBytes int64) ([]byte, error) {
 	type user struct {
 		NKey        string         `json:"nkey"`
 		Permissions map[string]any `json:"permissions,omitempty"`
@@ -113,21 +66,21 @@ func Accounts(public map[permission.Role]string, storeBytes int64) ([]byte, erro
 		"configuration of every server.\n"+
 		"accounts {\n  %s {\n    jetstream: %s\n    users: [\n", Account, jetStream)
 	for _, role := range permission.Roles() {
-		key, ok := public[role]
-		if !ok {
-			return nil, fmt.Errorf("no public key for the role %s", role)
+		for _, key := range users[role].admitted() {
+			u := user{NKey: key}
+			if p := permission.Of(role, key, users[role].others(key)...); !p.Unlimited {
+				u.Permissions = map[string]any{
+					"publish": wireRule(p.Publish), "subscribe": wireRule(p.Listen),
+				}
+			}
+			fmt.Fprintf(&b, "      # %s\n      ", role)
+			text, err := json.MarshalIndent(u, "      ", "  ")
+			if err != nil {
+				return nil, fmt.Errorf("encode the user of the role %s: %w", role, err)
+			}
+			b.Write(unescaped(text))
+			b.WriteString("\n")
 		}
-		u := user{NKey: key}
-		if p := permission.Of(role, key); !p.Unlimited {
-			u.Permissions = map[string]any{"publish": wireRule(p.Publish), "subscribe": wireRule(p.Listen)}
-		}
-		fmt.Fprintf(&b, "      # %s\n      ", role)
-		text, err := json.MarshalIndent(u, "      ", "  ")
-		if err != nil {
-			return nil, fmt.Errorf("encode the user of the role %s: %w", role, err)
-		}
-		b.Write(unescaped(text))
-		b.WriteString("\n")
 	}
 	b.WriteString("    ]\n  }\n}\n")
 	return b.Bytes(), nil

@@ -42,6 +42,8 @@ type Prepare struct {
 	Dir         string   `arg:"" help:"Where to put it: a folder for each role (edge, dispatcher, operator, monitor) with nats.nk and secret.key, and nats with the servers' configuration."`
 	NATSServers []string `name:"nats-servers" sep:"," placeholder:"HOST" help:"The names by which the NATS servers reach each other, for the routes between them; default: a single server."`
 	StoreLimit  string   `placeholder:"SIZE" help:"How much verifyd may store on all NATS servers together, all copies counted, for example 60GiB for three servers with 20 each. A repeat without it keeps the last value. Without any limit, verifyd cannot tell how full the store is."`
+	Rotate      bool     `help:"Give each role a new nats.nk. The servers let in the old users, too, until --retire."`
+	Retire      bool     `help:"End the users of before --rotate. With --rotate, they end at once."`
 	Trial       []string `sep:"," placeholder:"HOST" help:"Also create a certificate for a proxy with these names (proxy/cert.pem and key.pem), by an authority that nobody can use again (trust/ca.pem). Only for trials."`
 }
 
@@ -52,14 +54,14 @@ func (p Prepare) Run(c command.Console) error {
 	if err != nil {
 		return err
 	}
-	public, err := serverconf.EnsureSeeds(p.Dir)
+	users, err := p.users()
 	if err != nil {
 		return err
 	}
 	if err := p.masterKey(); err != nil {
 		return err
 	}
-	accounts, err := serverconf.Accounts(public, limit)
+	accounts, err := serverconf.Accounts(users, limit)
 	if err != nil {
 		return err
 	}
@@ -83,9 +85,35 @@ func (p Prepare) Run(c command.Console) error {
 	}
 	_, err = fmt.Fprintf(c.Err,
 		"%s is prepared. Keep a copy of the master key (%s) away from these machines: without it "+
-			"nothing sealed can be opened.\n",
-		p.Dir, filepath.Join(p.Dir, string(permission.RoleOperator), config.SecretFile))
+			"nothing sealed can be opened.\n%s",
+		p.Dir, filepath.Join(p.Dir, string(permission.RoleOperator), config.SecretFile), p.next(users))
 	return err
+}
+
+// next says what to do while users of before a rotation are let in.
+func (p Prepare) next(users map[permission.Role]serverconf.Users) string {
+	for _, u := range users {
+		if len(u.Old) > 0 {
+			return "Old users are let in, too: let the servers reload, give every process its new nats.nk, " +
+				"then run it with --retire and let the servers reload again.\n"
+		}
+	}
+	return ""
+}
+
+// users returns the users of each role, after what the flags change of them.
+func (p Prepare) users() (map[permission.Role]serverconf.Users, error) {
+	if p.Rotate {
+		if err := serverconf.Rotate(p.Dir); err != nil {
+			return nil, err
+		}
+	}
+	if p.Retire {
+		if err := serverconf.Retire(p.Dir); err != nil {
+			return nil, err
+		}
+	}
+	return serverconf.EnsureUsers(p.Dir)
 }
 
 // storeLimit returns the limit of the flag, or else that of the existing configuration; 0: none.
@@ -173,19 +201,9 @@ func kept(dir, folder, name string, fresh func() string) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-// put replaces a file atomically. Only its owner can read it.
+// put is serverconf.Put for a file in one of the folders.
 func put(dir, folder, name string, content []byte) error {
-	path := filepath.Join(dir, folder, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fmt.Errorf("create the folder: %w", err)
-	}
-	if err := os.WriteFile(path+".new", content, 0o600); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
+	return serverconf.Put(filepath.Join(dir, folder, name), content) //nolint:wrapcheck // it names the file
 }
 
 // Apply creates and updates what verifyd keeps on external NATS servers, with the operator's credential.
