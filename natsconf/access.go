@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -191,12 +192,13 @@ func may(p *subjects, subject string) bool {
 	return len(p.Allow) == 0 || Covered(subject, p.Allow)
 }
 
-// Lacking lists what a role needs and the user may not do.
+// Lacking lists what a role needs and the user may not do. If a credential is kept off a consumer by its
+// name, the other names are enough for a role that needs a wildcard: the table itself does that, and the
+// table of a newer build, under which this build has to start, may do it with more of them.
 func (g Grants) Lacking(role permission.Role) (lacking []string) {
 	need := permission.Of(role, g.User)
 	for _, s := range need.Publish.Allow {
-		// Its own denials are inside what it needs: the rest is enough for it.
-		if !may(g.publishBeyond(need.Publish.Deny), s) {
+		if !may(g.publish.exceptConsumersOf(s), s) {
 			lacking = append(lacking, "publish "+s)
 		}
 	}
@@ -208,13 +210,18 @@ func (g Grants) Lacking(role permission.Role) (lacking []string) {
 	return lacking
 }
 
-// publishBeyond leaves out denials that the role's own table has.
-func (g Grants) publishBeyond(own []string) *subjects {
-	if g.publish == nil {
+// oneConsumer matches what JetStream is asked about one consumer by its name.
+var oneConsumer = regexp.MustCompile(
+	`^\$JS\.API\.CONSUMER\.(CREATE|MSG\.NEXT|DELETE)\.[^.*>]+\.[^.*>]+(\.>)?$`)
+
+// exceptConsumersOf leaves out denials of single consumers that a wildcard includes.
+func (p *subjects) exceptConsumersOf(wildcard string) *subjects {
+	if p == nil {
 		return nil
 	}
-	deny := slices.DeleteFunc(slices.Clone(g.publish.Deny), func(d string) bool { return Covered(d, own) })
-	return &subjects{Allow: g.publish.Allow, Deny: deny}
+	return &subjects{Allow: p.Allow, Deny: slices.DeleteFunc(slices.Clone(p.Deny), func(deny string) bool {
+		return oneConsumer.MatchString(deny) && covers(wildcard, deny) && !covers(deny, wildcard)
+	})}
 }
 
 // Excess lists what the user may write although its role does not: the facts and records that another role

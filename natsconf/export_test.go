@@ -7,3 +7,8 @@ func (f *Freshness) SeenUntil() time.Time { return time.Unix(0, f.until.Load()) 
 
 // Collide reports whether there is a subject that both of two patterns match.
 func Collide(one, other string) bool { return collide(one, other) }
+
+// GrantsOf returns the grants of a user who may listen to everything.
+func GrantsOf(user string, publish, never []string) Grants {
+	return Grants{User: user, publish: &subjects{Allow: publish, Deny: never}}
+}

@@ -31,7 +31,8 @@ var readPairs = flag.Int("read-pairs", 2000,
 type plant struct {
 	first *child // where commands run, and the receiver of all
 	env   []string
-	used  bool // first's addresses are
+	used  bool   // first's addresses are
+	roles string // what verifyd prepare has written, with a credential for each role; empty: one may do all
 }
 
 func newPlant(t *testing.T) *plant {
@@ -53,6 +54,9 @@ func (p *plant) launch(t *testing.T, role string) *child {
 	p.used = true
 	c.env = append(slices.Clone(p.env), "VERIFYD_LISTEN="+c.listen, "VERIFYD_ADMIN_LISTEN="+c.admin,
 		"VERIFYD_ROLES="+role)
+	if p.roles != "" {
+		c.env = append(c.env, roleEnv(p.roles, role)...)
+	}
 	c.up = c.readyz
 	c.launch(t)
 	return &c

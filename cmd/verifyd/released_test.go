@@ -27,14 +27,16 @@ import (
 // once it is out; before the first one it is a build on the way to it.
 const releasedFile = "testdata/released"
 
-// The last released version's store is opened by this build, both run concurrently on a cluster, and the
-// released one refuses what a newer build has written, with a hint at what to do.
+// The last released version's store is opened by this build, both run concurrently on a cluster, also with a
+// credential for each role, and the released one refuses what a newer build has written, with a hint at what
+// to do.
 func TestUpgradeFromReleased(t *testing.T) {
 	prove.Only(t, "upgrade", "it builds another version")
 	t.Parallel()
 	exe := buildReleased(t)
 	t.Run("store", func(t *testing.T) { t.Parallel(); upgradeStore(t, exe) })
 	t.Run("beside", func(t *testing.T) { t.Parallel(); runBeside(t, exe) })
+	t.Run("roles", func(t *testing.T) { t.Parallel(); upgradeRoles(t, exe) })
 }
 
 // buildReleased builds the last released version from its commit, which a clone without history lacks.
@@ -251,61 +253,78 @@ func balance(t *testing.T, address string) *balancer {
 	return b
 }
 
+// mixed is processes of both builds on one store, whose edges are behind a balancer.
+type mixed struct {
+	*plant
+	front *balancer
+	api   api
+}
+
+// mix puts a balancer at the plant's first address.
+func mix(t *testing.T, p *plant) *mixed {
+	t.Helper()
+	p.used = true
+	return &mixed{plant: p, front: balance(t, p.first.listen), api: api{base: p.first.base()}}
+}
+
+// launch starts a process of a build, and waits until it is ready.
+func (m *mixed) launch(t *testing.T, exe, role string) *child {
+	t.Helper()
+	m.first.exe = exe
+	c := m.plant.launch(t, role)
+	awaitAll(t, c)
+	return c
+}
+
+// sign runs a user whose requests up to a step go to one edge, and the later ones to another. Both read how
+// it ended, and the receiver has got one POST.
+func (m *mixed) sign(t *testing.T, first, then *child, change int) {
+	t.Helper()
+	w := &walk{c: m.first, api: m.api, browser: demo.NewBrowser()}
+	for i, s := range steps {
+		m.front.to(first)
+		if i >= change {
+			m.front.to(then)
+		}
+		s.do(t, w)
+	}
+	m.front.to(first, then)
+	v := m.api.until(t, w.session.Session, "delivered")
+	for _, at := range []*child{first, then} {
+		if read := (api{base: at.base(), key: m.api.key}).read(t, v.ID); read.State != "verified" ||
+			read.Delivery.State != "delivered" {
+			t.Errorf("an edge reads %+v", read)
+		}
+	}
+	if n := m.first.inbox.count(v.ID); n != 1 {
+		t.Errorf("%d POSTs of a session that two builds worked at", n)
+	}
+}
+
 // runBeside runs edges and dispatchers of both builds on one cluster: what one begins another one ends,
 // whichever its build.
 func runBeside(t *testing.T, exe string) {
 	t.Helper()
-	p := newPlant(t)
-	p.used = true // the balancer has the first address
-	front := balance(t, p.first.listen)
-	launch := func(exe, role string) *child {
-		p.first.exe = exe
-		c := p.launch(t, role)
-		awaitAll(t, c)
-		return c
-	}
-	oldEdge, oldDispatcher := launch(exe, "edge"), launch(exe, "dispatcher")
-	key := keyFor(t, []*child{oldEdge}, "Harbor Guild")
-	newDispatcher, newEdge := launch("", "dispatcher"), launch("", "edge") // the order of docs/UPGRADING.md
-	a := api{base: p.first.base(), key: key}
-	api{base: newEdge.base(), key: key}.knownSoon(t)
-	// sign runs a user whose requests up to a step go to one edge, and the later ones to another.
-	sign := func(first, then *child, change int) {
-		t.Helper()
-		w := &walk{c: p.first, api: a, browser: demo.NewBrowser()}
-		for i, s := range steps {
-			front.to(first)
-			if i >= change {
-				front.to(then)
-			}
-			s.do(t, w)
-		}
-		front.to(first, then)
-		v := a.until(t, w.session.Session, "delivered")
-		for _, at := range []*child{oldEdge, newEdge} {
-			if read := (api{base: at.base(), key: key}).read(t, v.ID); read.State != "verified" ||
-				read.Delivery.State != "delivered" {
-				t.Errorf("an edge reads %+v", read)
-			}
-		}
-		if n := p.first.inbox.count(v.ID); n != 1 {
-			t.Errorf("%d POSTs of a session that two builds worked at", n)
-		}
-	}
+	m := mix(t, newPlant(t))
+	oldEdge, oldDispatcher := m.launch(t, exe, "edge"), m.launch(t, exe, "dispatcher")
+	m.api.key = keyFor(t, []*child{oldEdge}, "Harbor Guild")
+	newDispatcher, newEdge := m.launch(t, "", "dispatcher"), m.launch(t, "", "edge") // as docs/UPGRADING.md
+	api{base: newEdge.base(), key: m.api.key}.knownSoon(t)
 	for change := 1; change < len(steps); change++ {
-		sign(oldEdge, newEdge, change)
-		sign(newEdge, oldEdge, change)
+		m.sign(t, oldEdge, newEdge, change)
+		m.sign(t, newEdge, oldEdge, change)
 	}
 	oldDispatcher.stop(t)
-	sign(newEdge, oldEdge, 1) // the outcome is the older edge's, the delivery this build's
-	oldDispatcher = launch(exe, "dispatcher")
+	m.sign(t, newEdge, oldEdge, 1) // the outcome is the older edge's, the delivery this build's
+	oldDispatcher = m.launch(t, exe, "dispatcher")
 	newDispatcher.stop(t)
-	sign(oldEdge, newEdge, 1) // and the other way about
-	p.first.exe = ""
-	must[string](t)(newEdge.command(t, "key", "revoke", key))
+	m.sign(t, oldEdge, newEdge, 1) // and the other way about
+	m.first.exe = ""
+	must[string](t)(newEdge.command(t, "key", "revoke", m.api.key))
 	for _, at := range []*child{oldEdge, newEdge} {
 		natstest.Await(t, "the key is refused", func() bool {
-			status, _, _ := (api{base: at.base(), key: key}).call(t, http.MethodGet, "/sessions?limit=1", "")
+			status, _, _ := (api{base: at.base(), key: m.api.key}).
+				call(t, http.MethodGet, "/sessions?limit=1", "")
 			return status == http.StatusUnauthorized
 		})
 	}

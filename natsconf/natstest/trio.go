@@ -40,6 +40,7 @@ type node struct {
 	listen    int   // where routes come
 	routes    []int // where it makes routes to
 	advertise string
+	include   string // a file that is part of its configuration; empty: none
 
 	cmd  *exec.Cmd // nil while it does not run
 	hold *os.File  // the server ends when its standard input does, which is when this process ends
@@ -49,6 +50,13 @@ type node struct {
 func StartTrio(tb testing.TB) *Trio {
 	tb.Helper()
 	prove.Only(tb, "cluster", "it runs three NATS servers")
+	return StartTrioWith(tb, "")
+}
+
+// StartTrioWith is StartTrio for a test of another proof, which it names itself. A file that is named is part
+// of each server's configuration, such as one that verifyd prepare has written.
+func StartTrioWith(tb testing.TB, include string) *Trio {
+	tb.Helper()
 	ports, err := takePorts(2 * nodes)
 	if err != nil {
 		tb.Fatal(err)
@@ -60,6 +68,7 @@ func StartTrio(tb testing.TB) *Trio {
 		name := fmt.Sprint("n", i+1)
 		tr.nodes = append(tr.nodes, &node{
 			name: name, dir: filepath.Join(dir, name), port: clients[i], listen: routes[i], routes: routes,
+			include: include,
 		})
 	}
 	tb.Cleanup(func() {
@@ -165,6 +174,17 @@ func (tr *Trio) Thaw(tb testing.TB, name string) {
 	}
 }
 
+// Reload has the servers read their configuration again, as nats-server --signal reload does. It does not
+// wait for them.
+func (tr *Trio) Reload(tb testing.TB) {
+	tb.Helper()
+	for _, n := range tr.nodes {
+		if err := n.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
 // Start runs a server that was killed again, on the store it had.
 func (tr *Trio) Start(tb testing.TB, name string) {
 	tb.Helper()
@@ -179,13 +199,12 @@ func (tr *Trio) node(name string) *node {
 }
 
 func (n *node) start() error {
-	cmd := exec.Command(os.Args[0]) //nolint:gosec // this very test binary
-	args := []string{n.name, n.dir, strconv.Itoa(n.port), strconv.Itoa(n.listen)}
-	for _, port := range n.routes {
-		args = append(args, strconv.Itoa(port))
+	conf, err := n.configure()
+	if err != nil {
+		return err
 	}
-	cmd.Env = append(os.Environ(),
-		nodeVariable+"="+strings.Join(args, " "), advertiseVariable+"="+n.advertise)
+	cmd := exec.Command(os.Args[0]) //nolint:gosec // this very test binary
+	cmd.Env = append(os.Environ(), nodeVariable+"="+conf)
 	hold, ready, err := startChild(cmd)
 	if err != nil {
 		return err
@@ -291,9 +310,10 @@ func stepDown(ctx context.Context, c *natsconf.Conn, stream, preferred string) b
 
 // Unrest has the leaders of streams step down again and again, with a pause in between, until the test ends
 // or stop is called. changes returns how often one did.
-func Unrest(tb testing.TB, c *natsconf.Conn, pause time.Duration, streams ...string) (changes func() int64,
+func (tr *Trio) Unrest(tb testing.TB, pause time.Duration, streams ...string) (changes func() int64,
 	stop func()) {
 	tb.Helper()
+	c := tr.Connect(tb)
 	ctx, cancel := context.WithCancel(context.Background())
 	var count atomic.Int64
 	ended := make(chan struct{})

@@ -5,48 +5,58 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// nodeVariable makes a test binary be one server of a Trio. It holds the server's name, its folder, its port
-// for clients, its port for routes, and all ports for routes.
+// nodeVariable makes a test binary be one server of a Trio. It is the file of the server's configuration.
 const nodeVariable = "VERIFYD_TEST_CLUSTER_NODE"
 
-// advertiseVariable is the address for routes by which a server of a Trio is known to the others; empty: its
-// own.
-const advertiseVariable = "VERIFYD_TEST_CLUSTER_ADVERTISE"
-
 func init() { //nolint:gochecknoinits // a test binary becomes the server before any test of it runs
-	if args := os.Getenv(nodeVariable); args != "" {
-		beInstead(func() error { return serveNode(strings.Fields(args), os.Stdin, os.Stdout) })
+	if conf := os.Getenv(nodeVariable); conf != "" {
+		beInstead(func() error { return serveNode(conf, os.Stdin, os.Stdout) })
 	}
 }
 
-// serveNode runs the server, says when clients may come, and ends when in does.
-func serveNode(args []string, in io.Reader, out io.Writer) error {
-	name, dir := args[0], args[1]
-	ports := make([]int, len(args)-2)
-	for i, text := range args[2:] {
-		port, err := strconv.Atoi(text)
-		if err != nil {
-			return fmt.Errorf("%s: %w", nodeVariable, err)
-		}
-		ports[i] = port
+// configure writes the server's configuration, and returns its file.
+func (n *node) configure() (file string, err error) {
+	urls := make([]string, len(n.routes))
+	for i, u := range routesTo(n.routes) {
+		urls[i] = strconv.Quote(u.String())
 	}
-	s, err := server.NewServer(&server.Options{
-		ServerName: name, Host: "127.0.0.1", Port: ports[0], NoSigs: true, NoLog: true,
-		JetStream: true, StoreDir: dir, SyncAlways: true, JetStreamMaxStore: 4 << 30,
-		JetStreamMaxMemory: 256 << 20,
-		Cluster: server.ClusterOpts{
-			Name: "trio", Host: "127.0.0.1", Port: ports[1], Advertise: os.Getenv(advertiseVariable),
-		},
-		Routes: routesTo(ports[2:]),
-	})
+	text := fmt.Sprintf("server_name: %s\nlisten: \"127.0.0.1:%d\"\n"+
+		"jetstream {\n  store_dir: %q\n  sync_interval: always\n  max_file_store: %d\n"+
+		"  max_memory_store: %d\n}\n"+
+		"cluster {\n  name: trio\n  listen: \"127.0.0.1:%d\"\n  advertise: %q\n  routes: [%s]\n}\n",
+		n.name, n.port, n.dir, 4<<30, 256<<20, n.listen, n.advertise, strings.Join(urls, ", "))
+	file = n.dir + ".conf"
+	if n.include != "" {
+		relative, err := filepath.Rel(filepath.Dir(file), n.include)
+		if err != nil {
+			return "", fmt.Errorf("include %s: %w", n.include, err)
+		}
+		text += fmt.Sprintf("include %q\n", relative)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return "", fmt.Errorf("configure server %s: %w", n.name, err)
+	}
+	return file, nil
+}
+
+// serveNode runs the server, says when clients may come, and ends when in does. By SIGHUP the server reads
+// its configuration again.
+func serveNode(conf string, in io.Reader, out io.Writer) error {
+	o, err := server.ProcessConfigFile(conf)
 	if err != nil {
-		return fmt.Errorf("configure server %s: %w", name, err)
+		return fmt.Errorf("configure a server: %w", err)
+	}
+	o.NoLog = true
+	s, err := server.NewServer(o)
+	if err != nil {
+		return fmt.Errorf("configure server %s: %w", o.ServerName, err)
 	}
 	s.Start()
 	defer func() { s.Shutdown(); s.WaitForShutdown() }()

@@ -164,7 +164,7 @@ func Of(role Role, user string, others ...string) Set {
 }
 
 // edge adds the messages between edges and listeners' callbacks (package natsconf/devtunnel), and keeps edges
-// off the dispatchers' consumers.
+// off the dispatchers' consumers, except that of the audit log.
 func (p *Set) edge() {
 	p.Publish.Allow = append(p.Publish.Allow, topology.SubjectSpent, topology.SubjectFleet,
 		topology.SubjectAlarms+".>", "listened.*.*",
@@ -172,7 +172,11 @@ func (p *Set) edge() {
 	p.Listen.Allow = append(p.Listen.Allow, topology.SubjectSpent, topology.SubjectFleet, "listen.*",
 		"listen.*.*")
 	for _, c := range slices.Concat(topology.DispatcherConsumers(), topology.NoticeConsumers()) {
-		p.Publish.Deny = append(p.Publish.Deny, consumerSubjects(c)...)
+		// Edges of 0.9.0 read AUDIT by consumers, and do not start where the name of one is denied to them.
+		// Later edges do (natsconf.Grants.Lacking), and a table under which no older one runs can deny it.
+		if c.Config.Durable != topology.ConsumerAudit {
+			p.Publish.Deny = append(p.Publish.Deny, consumerSubjects(c)...)
+		}
 	}
 }
 

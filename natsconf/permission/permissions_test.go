@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 
+	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/permission"
 	"verifyd/natsconf/serverconf"
@@ -77,6 +78,8 @@ func TestEachRoleIsRefusedWhatIsNotItsOwn(t *testing.T) {
 			"$JS.API.CONSUMER.DELETE.COMPLETIONS.dispatcher",
 			"$JS.API.CONSUMER.MSG.NEXT.RETRIES.retries", "$JS.API.CONSUMER.CREATE.RETRIES.retries.retry.x",
 			"$JS.ACK.COMPLETIONS.dispatcher.1.1.1.1.1",
+			"$JS.API.CONSUMER.DELETE.NOTICES.notices", "$JS.ACK.NOTICES.notices.1.1.1.1.1",
+			"$JS.ACK.AUDIT.audit-notices.1.1.1.1.1",
 		},
 		permission.RoleDispatcher: {
 			"$KV.sessions.acc_a." + sid, "completion." + sid, "resend." + sid + ".1",
@@ -221,6 +224,49 @@ func TestPermissionsAreTheGoldenOnes(t *testing.T) {
 		t.Errorf("permissions have changed; if that is meant: go test ./natsconf/permission -run "+
 			"Golden -update\n%s",
 			b.String())
+	}
+}
+
+// releasedTable is the golden file of the last released version; the proof upgrade compares them.
+const releasedTable = "testdata/released.golden"
+
+// The last released version starts under this table: it needs all that its own table allows, and accepts no
+// denial within it that its own table does not have. So a wildcard of this table can be narrowed one release
+// later than the code that needs less.
+func TestReleasedVersionStartsUnderThisTable(t *testing.T) {
+	released, err := os.ReadFile(releasedTable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compared := 0
+	for section := range strings.SplitSeq(strings.TrimPrefix(string(released), "# "), "\n# ") {
+		role, text, _ := strings.Cut(section, "\n")
+		now := permission.Of(permission.Role(role), "NAME")
+		if now.Unlimited {
+			continue
+		}
+		lists := map[string][]string{}
+		for line := range strings.Lines(text) {
+			if i := strings.LastIndexByte(line, ' '); i > 0 {
+				lists[line[:i]] = append(lists[line[:i]], strings.TrimSpace(line[i:]))
+			}
+		}
+		for list, rule := range map[string]permission.Rule{"publish": now.Publish, "listen": now.Listen} {
+			for _, s := range lists[list] {
+				compared++
+				if !natsconf.Covered(s, rule.Allow) {
+					t.Errorf("%s: the released version needs %s %s", role, list, s)
+				}
+				for _, d := range rule.Deny {
+					if server.SubjectsCollide(s, d) && !natsconf.Covered(d, lists["never "+list]) {
+						t.Errorf("%s: the released version needs %s %s, and %s is denied", role, list, s, d)
+					}
+				}
+			}
+		}
+	}
+	if compared < 100 {
+		t.Errorf("only %d subjects of %s were compared", compared, releasedTable)
 	}
 }
 

@@ -65,10 +65,9 @@ func TestMoveWhileTheLeadersChange(t *testing.T) {
 		topology.StreamCompletions: "resend.%s.1",
 		records:                    topology.BucketSubject(topology.BucketSessions, "redeemed.%s"),
 	})
-	conn := trio.Connect(t)
 	begin = sync.OnceFunc(func() {
 		const enough = 8
-		count, stop := natstest.Unrest(t, conn, 50*time.Millisecond, topology.StreamCompletions, records)
+		count, stop := trio.Unrest(t, 50*time.Millisecond, topology.StreamCompletions, records)
 		natstest.Await(t, "a leader steps down", func() bool { return count() > 0 })
 		unrest.Go(func() {
 			for late := time.Now().Add(natstest.TestTimeout); count() < enough && time.Now().Before(late); {

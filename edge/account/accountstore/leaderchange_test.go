@@ -118,7 +118,7 @@ func TestKeysAcrossLeaderChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	changes, stop := natstest.Unrest(t, h.trio.Connect(t), 300*time.Millisecond,
+	changes, stop := h.trio.Unrest(t, 300*time.Millisecond,
 		topology.BucketStream(topology.BucketKeys), topology.BucketStream(topology.BucketAccounts))
 	var longest taken
 	revoked, prompt := 0, 0 // prompt: within the time for mirrors that see, blind or not
