@@ -189,6 +189,27 @@ func witnessed(t *testing.T, data, stream string) bool {
 	return false
 }
 
+// Whether a callback arrived that was being sent when the service ended is unknown, although nothing of it is
+// lost: a recovery reports it, too.
+func TestRecoverReportsWhatWasBeingSent(t *testing.T) {
+	natstest.NeedsEmbedded(t, "what its files hold")
+	t.Parallel()
+	c := newChild(t)
+	defer c.inbox.keepWaiting()()
+	c.untilPosted(t)
+	data := filepath.Join(c.dir, "store")
+	natstest.Await(t, "the witness knows what was acknowledged", func() bool {
+		return witnessed(t, data, topology.StreamAudit)
+	})
+	c.kill()
+	flip(t, data, topology.StreamAudit)
+	said, err := c.command(t, "recover")
+	if err != nil || !strings.Contains(said, "when the service ended: 1.") ||
+		!strings.Contains(said, "0 deliveries are unknown") {
+		t.Errorf("recover: %v\n%s", err, said)
+	}
+}
+
 // pageOfKeys is the sessions of one process, which seals them under keys of one page.
 type pageOfKeys struct{ delivered, waits, open *person }
 

@@ -161,6 +161,37 @@ func TestRestoredStoreReopensNoDelivery(t *testing.T) {
 	}
 }
 
+// A restore counts the sessions that were open at the backup, whether they have expired since or not, and not
+// those that had ended. Of these, the ones that could still be completed expire. A repeat counts the same.
+func TestRestoreCountsWhatWasOpen(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	h.clock.stop()
+	h.create(t)
+	h.clock.Advance(sessions.Lifetime) // it had expired before the backup
+	expired, _ := h.create(t)
+	h.clock.Advance(sessions.Lifetime / 2)
+	open, _ := h.create(t)
+	h.begun(t, verified)
+	h.clock.Advance(sessions.Lifetime / 4)
+	written := h.clock.Now()
+	h.clock.Advance(sessions.Lifetime / 2)
+	restored := h.clock.Now()
+	for range 2 {
+		if _, n, err := h.store.CloseUnfinished(t.Context(), written); err != nil || n != 2 {
+			t.Errorf("%d sessions were open, %v", n, err)
+		}
+		h.clock.Advance(time.Second)
+	}
+	st := newStore(t, h)
+	for _, s := range []sessions.Session{expired, open} {
+		v, err := st.ReadOutcome(t.Context(), s.ID)
+		if err != nil || v.State != sessions.Expired || v.ExpiresAt.After(restored) {
+			t.Errorf("a session that was open: %+v, %v", v, err)
+		}
+	}
+}
+
 // A claim is open until its result comes, whichever read has found it. What is no claim has no owner.
 func TestOpenClaims(t *testing.T) {
 	t.Parallel()

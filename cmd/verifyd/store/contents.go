@@ -56,7 +56,7 @@ func Assets() []transfer.Asset {
 }
 
 // CloseUnfinished ends what had not ended when the store was backed up: a second POST must not follow from a
-// restore.
+// restore. It returns how many deliveries it has ended, and how many sessions were open.
 func (s *Store) CloseUnfinished(ctx context.Context, written time.Time) (deliveries, open int, err error) {
 	err = s.WithFacts(func(st *sessionstore.Store) error {
 		deliveries, open, err = st.CloseUnfinished(ctx, written)

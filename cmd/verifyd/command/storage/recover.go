@@ -80,6 +80,10 @@ func endRecovery(ctx context.Context, c command.Console, s *store.Store) error {
 				"Of these, callbacks that had not ended and cannot be sent: %d.\n", k.Sessions,
 			k.Undelivered)
 	}
+	inFlight, _, err := s.Reader().OpenClaims(ctx, 1, nil) // none of the deliveries that were ended above
+	if err != nil {
+		return err
+	}
 	found, err := s.Accounts.Reconcile(ctx, access.Operator(""))
 	if err != nil {
 		return err
@@ -98,6 +102,10 @@ func endRecovery(ctx context.Context, c command.Console, s *store.Store) error {
 		if len(names) > 0 {
 			_, _ = fmt.Fprintf(c.Out, "%s: %s\n", what, strings.Join(names, ", "))
 		}
+	}
+	if len(inFlight) > 0 {
+		_, _ = fmt.Fprintf(c.Out, "Callbacks that were being sent when the service ended: %d. Whether they "+
+			"arrived is not known, too, and dispatchers end them after the service's start.\n", len(inFlight))
 	}
 	_, err = fmt.Fprintf(c.Out,
 		"Recovered: %d deliveries are unknown, %d sessions were closed because their outcome or their "+

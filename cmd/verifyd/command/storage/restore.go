@@ -295,13 +295,12 @@ func kindOf(h transfer.Header) string {
 // endedText describes what a restore has ended, and what it could not know.
 func endedText(h transfer.Header, deliveries, sessions int, again bool) string {
 	at := h.CreatedAt.Format(time.RFC3339)
-	now := "has ended now"
-	if again {
-		now = "has ended, in this run or in those before it. By this one"
-	}
 	text := fmt.Sprintf("The store is as it was at %s, except that nobody is logged in and that whatever "+
-		"had not ended then %s: %d deliveries are unknown, %d open sessions have expired.\n",
-		at, now, deliveries, sessions)
+		"had not ended then has ended: %d deliveries are unknown now, and the %d sessions that were open "+
+		"have expired.\n", at, deliveries, sessions)
+	if again {
+		text += "Deliveries that an interrupted run before this one has ended are not counted.\n"
+	}
 	if h.IsCopy() {
 		text += "What was started, completed or delivered after that is not in it: sessions of those " +
 			"seconds are not known here, or have expired.\n"

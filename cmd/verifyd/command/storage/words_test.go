@@ -75,11 +75,11 @@ func TestRestoreReportsWhatItDid(t *testing.T) {
 	}
 	h := transfer.Header{CreatedAt: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	if text := endedText(h, 2, 1, false); !strings.Contains(text,
-		"has ended now: 2 deliveries are unknown, 1 open sessions") ||
-		strings.Contains(text, "those seconds") {
+		"has ended: 2 deliveries are unknown now, and the 1 sessions that were open have expired") ||
+		strings.Contains(text, "those seconds") || strings.Contains(text, "not counted") {
 		t.Error(text)
 	}
-	if text := endedText(h, 2, 1, true); !strings.Contains(text, "By this one: 2 deliveries") {
+	if text := endedText(h, 2, 1, true); !strings.Contains(text, "are not counted") {
 		t.Error(text)
 	}
 	h.Format = "verifyd copy"
