@@ -25,7 +25,16 @@ func verifyd(t *testing.T, args ...string) (code int, out, errOut string) {
 	if ctx.Err() != nil {
 		t.Errorf("%q does not end by itself within %s", args, natstest.TestTimeout)
 	}
+	noZeroTime(t, strings.Join(args, " "), o.String()+e.String())
 	return code, o.String(), e.String()
+}
+
+// noZeroTime fails the test if a text shows an instant that is not known as the year 1.
+func noZeroTime(t *testing.T, what, text string) {
+	t.Helper()
+	if strings.Contains(text, "0001-01-01") {
+		t.Errorf("%s: it shows the zero instant:\n%s", what, text)
+	}
 }
 
 func TestDemoPlaysTheWholePath(t *testing.T) {

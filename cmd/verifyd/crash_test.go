@@ -133,6 +133,9 @@ func (c *child) launch(t *testing.T) {
 		if raced := c.log.String(); strings.Contains(raced, "DATA RACE") {
 			t.Errorf("the process raced:\n%s", raced)
 		}
+		if c.exe == "" { // 0.9.0 shows them
+			noZeroTime(t, "the log", c.log.String())
+		}
 	})
 }
 

@@ -311,6 +311,7 @@ func (a api) call(t *testing.T, method, path, body string) (int, http.Header, []
 	if err != nil {
 		t.Fatal(err)
 	}
+	noZeroTime(t, path, string(b))
 	return response.StatusCode, response.Header, b
 }
 

@@ -83,10 +83,20 @@ func tryStore(t *testing.T, dir string) (conn *natsconf.Conn, stop func(), err e
 	return tryStoreAs(t, dir, embedded.SyncAlways)
 }
 
+// noZeroTime is a log that fails the test if it shows an instant that is not known as the year 1.
+type noZeroTime struct{ t *testing.T }
+
+func (l noZeroTime) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("0001-01-01")) {
+		l.t.Errorf("the log shows the zero instant: %s", line)
+	}
+	return len(line), nil
+}
+
 func tryStoreAs(t *testing.T, dir string, sync embedded.SyncMode,
 	change ...func(*embedded.Server)) (conn *natsconf.Conn, stop func(), err error) {
 	t.Helper()
-	e, err := embedded.Open(embedded.Options{DataDir: dir, Sync: sync, Log: zerolog.Nop()})
+	e, err := embedded.Open(embedded.Options{DataDir: dir, Sync: sync, Log: zerolog.New(noZeroTime{t})})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -380,4 +390,21 @@ func TestLostStoreIsNotRecreated(t *testing.T) {
 		!strings.Contains(err.Error(), "its files are gone") {
 		t.Errorf("a start on a lost store: %v", err)
 	}
+}
+
+// The first message of a stream that no promise depends on is lost: the start reports when it was stored as
+// far as that is known, and nothing is older.
+func TestLossWithNothingBeforeItIsDated(t *testing.T) {
+	natstest.NeedsEmbedded(t, "what its files hold")
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "store")
+	conn, stop := openStore(t, dir)
+	if _, err := conn.JS.Publish(t.Context(), "session.opened.t", []byte("text")); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	change(t, filepath.Join(dir, "nats", "jetstream", "$G", "streams", topology.StreamEvents, "msgs",
+		"1.blk"), func(b []byte) []byte { b[len(b)/2] ^= 1; return b })
+	_, stop = openStore(t, dir)
+	stop()
 }

@@ -102,7 +102,7 @@ func (f *files) checkServed(ns *server.Server) error {
 // go on from their known positions.
 func (f *files) makeReady(found *inspection) error {
 	for _, d := range found.minor {
-		f.log.Warn().Str("stream", d.Stream).Uint64("lost", d.Lost).Time("from", d.From).Time("to", d.To).
+		f.log.Warn().Str("stream", d.Stream).Uint64("lost", d.Lost).Str("stored", between(d.From, d.To)).
 			Msg("messages that no promise depends on are lost: " + d.What)
 	}
 	for name, s := range found.streams {

@@ -151,7 +151,7 @@ type backlogDoc struct {
 }
 
 type verdictsDoc struct {
-	Since time.Time                    `json:"since"`
+	Since time.Time                    `json:"since,omitzero"` // missing if they could not be read
 	By    map[sessionfacts.Verdict]int `json:"by"`
 }
 
