@@ -300,7 +300,7 @@ func (a *attempt) conclude(answer callback.Answer) disposition {
 
 // finish stores how an attempt ended, and when the next one is due, if the policy sends such a result again.
 func (a *attempt) finish(r facts.Result, retryAfter time.Duration) disposition {
-	left := a.giveUpAt(a.delivery).Sub(r.At) // a result that stands is no verdict on anybody else
+	left := a.giveUpAt(a.delivery).Sub(r.At) // not a.left: on a wrong clock, too, the attempt has ended
 	if !sendsAgain(a.policyOf(a.Completion), r, left) {
 		return a.storeResult(r)
 	}

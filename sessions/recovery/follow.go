@@ -17,8 +17,8 @@ import (
 // Follow returns the deliveries that may not have ended, from all facts with sequences from a given one on,
 // and the sequence from which to go on. Of each, it has the sequence of the message that brings it to
 // dispatchers: its completion, or the request to send it again. The result of an earlier call is passed as
-// known, and updated, also if the reading fails after a while. It leaves out deliveries whose facts cannot be
-// read. Its error is natsconf.ErrUnavailable.
+// known, and updated, also if the reading fails after a while. It leaves out deliveries of which a newer
+// build has written a fact. Its error is natsconf.ErrUnavailable.
 func (st *Recovery) Follow(ctx context.Context, from uint64, known map[sessions.ID]uint64) (uint64, error) {
 	_, last, err := st.Conn.Bounds(ctx, topology.StreamCompletions)
 	if err != nil || last < from {
