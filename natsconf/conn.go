@@ -16,6 +16,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/natsconf/permission"
+	"verifyd/natsconf/servers"
 	"verifyd/natsconf/storetime"
 )
 
@@ -63,9 +64,10 @@ const (
 type Conn struct {
 	*Reader
 
-	NC    *nats.Conn
-	JS    jetstream.JetStream
-	Clock *storetime.Clock
+	NC      *nats.Conn
+	JS      jetstream.JetStream
+	Clock   *storetime.Clock
+	Servers *servers.Servers // nil: the server is in this process
 
 	mu     sync.Mutex
 	back   chan struct{} // closed at the next reconnect
@@ -77,6 +79,12 @@ type Conn struct {
 // itself.
 func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 	c := &Conn{back: make(chan struct{}), closed: make(chan struct{})}
+	if o.Embedded == nil {
+		c.Servers = servers.New(o.URL, func() ([]nats.Option, error) {
+			endpoint, err := endpointOptions(o, &credential{path: o.CredsFile})
+			return append(endpoint, nats.Name(o.Name+" look"), nats.Timeout(bootTry)), err
+		}, o.Log)
+	}
 	for {
 		user := &credential{path: o.CredsFile}
 		endpoint, err := endpointOptions(o, user)
@@ -92,8 +100,12 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 		if permanent(err) {
 			return nil, fmt.Errorf("connect to NATS at %s: %w", redactURL(o.URL), hideURL(err))
 		}
+		c.Servers.Look(ctx) // of several servers the client reports the last
 		select {
 		case <-ctx.Done():
+			if reasons := c.Servers.Unusable(); reasons != nil {
+				err = reasons
+			}
 			return nil, fmt.Errorf("connect to NATS at %s: %w (last: %w)", redactURL(o.URL), ctx.Err(),
 				hideURL(err))
 		case <-time.After(reconnectWait):
@@ -209,12 +221,14 @@ func (c *Conn) noteLoss() {
 	if c.lost.IsZero() {
 		c.lost = time.Now()
 	}
+	c.Servers.SetLost(true)
 }
 
 func (c *Conn) announceBack() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lost = time.Time{}
+	c.Servers.SetLost(false)
 	close(c.back)
 	c.back = make(chan struct{})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/natsconf"
+	"verifyd/natsconf/certificate"
 	"verifyd/natsconf/topology"
 )
 
@@ -51,6 +52,8 @@ type Process struct {
 	Backlog *Backlog `json:"backlog,omitempty"`
 	// of a dispatcher: the deliveries that it has handed in because no dispatcher had them; nil if none
 	Strays *Strays `json:"strays,omitempty"`
+	// Certificates are those that the process has read, and those that NATS servers have shown to it.
+	Certificates []certificate.Certificate `json:"certificates,omitempty"`
 }
 
 // Strays are deliveries that had not ended and that no dispatcher had, nor would get. A dispatcher has handed

@@ -63,6 +63,7 @@ func (s *Survey) Run(ctx context.Context, from config.Settings, probe string, de
 	if deep {
 		checkDeep(s, cfg.Store)
 	}
+	checkCertificates(s, cfg.Certificates)
 	if s.Worst() != LevelError {
 		checkReach(ctx, s, cfg)
 	}
@@ -142,6 +143,7 @@ func checkReach(ctx context.Context, s *Survey, c config.Config) {
 	}
 	defer conn.Close()
 	checkServer(ctx, s, conn, c)
+	checkEachServer(ctx, s, conn)
 }
 
 // RefuseHere runs the checks of serve before it begins.

@@ -11,6 +11,7 @@ import (
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/store"
 	"verifyd/natsconf"
+	"verifyd/natsconf/certificate"
 	"verifyd/natsconf/provision"
 	"verifyd/natsconf/storestate"
 	"verifyd/natsconf/storetime"
@@ -66,6 +67,29 @@ func checkServer(ctx context.Context, s *Survey, conn *natsconf.Conn, c config.C
 	}
 	checkIdentities(ctx, s, conn, c)
 	checkNames(ctx, s, conn, c)
+}
+
+// checkEachServer looks at all servers: the connection is to one of them.
+func checkEachServer(ctx context.Context, s *Survey, conn *natsconf.Conn) {
+	conn.Servers.Look(ctx)
+	if err := conn.Servers.Unusable(); err != nil {
+		s.Warn("server", "check each of these servers; processes use the others meanwhile",
+			"not every server of VERIFYD_NATS_URL can be used: %s", err)
+	}
+	checkCertificates(s, conn.Servers.Certificates())
+}
+
+// checkCertificates checks for how long certificates are valid. None of them keeps a service from starting:
+// without its server it waits, and a root may be needed no more.
+func checkCertificates(s *Survey, all []certificate.Certificate) {
+	for _, c := range all {
+		if now := time.Now(); c.Due(now) {
+			s.Warn("certificates", "renew it, as docs/OPERATING.md says below \"Certificates\"", "%s",
+				c.Text(now))
+		} else {
+			s.ok("certificates", "%s", c.Text(now))
+		}
+	}
 }
 
 // askServer asks a server, and returns why it did not answer.

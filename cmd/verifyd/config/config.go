@@ -23,6 +23,7 @@ import (
 	"verifyd/edge/network"
 	"verifyd/edge/network/netsettings"
 	"verifyd/edge/web"
+	"verifyd/natsconf/certificate"
 	"verifyd/natsconf/permission"
 	"verifyd/natsconf/topology"
 	"verifyd/sessions"
@@ -68,6 +69,8 @@ type Config struct {
 	Log    zerolog.Logger
 	Logger *logging.Logger // the writer of Log; nil in tests
 
+	Certificates []certificate.Certificate // of the files with roots
+
 	Traces         *trace.Config // nil: no tracing
 	TraceReceivers bool
 	Alarms         Alarms
@@ -88,6 +91,10 @@ func (s Settings) Config(log zerolog.Logger) (Config, error) {
 	c.Alarms = s.alarmSettings.config(&f, c.CallbackPolicy)
 	c.CopyTo = s.copySettings.config(&f, c.Store)
 	c.Traces, c.TraceReceivers = s.traceSettings.config(&f), s.TraceCallbacks
+	c.Certificates = certificates(map[string]string{
+		"nats-ca-file": s.NATSCAFile, "network-ca-file": s.NetworkCAFile,
+		"callback-ca-file": s.CallbackCAFile, "trace-ca-file": s.TraceCAFile,
+	})
 	if s.KeepResults < s.CallbackRetryFor+RetentionSpare {
 		f.Add("keep-results", fmt.Sprintf(
 			"%s is less than an hour longer than VERIFYD_CALLBACK_RETRY_FOR (%s): outcomes could be "+

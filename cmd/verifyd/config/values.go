@@ -3,12 +3,15 @@ package config
 import (
 	"crypto/x509"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
+	"verifyd/natsconf/certificate"
 	"verifyd/sessions"
 	"verifyd/sessions/proof"
 )
@@ -74,4 +77,16 @@ func Roots(f *Faults, flag, path string) *x509.CertPool {
 			"a PEM file begins with -----BEGIN CERTIFICATE-----")
 	}
 	return pool
+}
+
+// certificates returns the certificates in files of roots, by the flags that name these. What cannot be read
+// is left out: Roots reports it.
+func certificates(files map[string]string) (all []certificate.Certificate) {
+	for _, flag := range slices.Sorted(maps.Keys(files)) {
+		text, _ := os.ReadFile(files[flag])
+		if c, ok := certificate.InFile(variable(flag), text); ok {
+			all = append(all, c)
+		}
+	}
+	return all
 }

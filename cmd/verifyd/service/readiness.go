@@ -12,6 +12,7 @@ import (
 	"verifyd/cmd/verifyd/version"
 	"verifyd/edge/account"
 	"verifyd/edge/web"
+	"verifyd/natsconf/certificate"
 	"verifyd/natsconf/fleet"
 	"verifyd/natsconf/provision"
 	"verifyd/natsconf/storestate"
@@ -46,7 +47,7 @@ func (p *Program) readiness(h shared) []web.Check {
 				return "", err
 			}
 			if lost := p.Store.Conn.LostSince(); !p.Store.Conn.Connected() && time.Since(lost) >= pause {
-				return "", errors.New("not connected, reconnecting")
+				return "", lostError(p.Store.Conn.Servers.Unusable())
 			}
 			nc := p.Store.Conn.NC
 			if p.Store.Embedded != nil {
@@ -79,6 +80,14 @@ func (p *Program) readiness(h shared) []web.Check {
 		checks = append(checks, p.copyCheck())
 	}
 	return checks
+}
+
+// lostError reports that there is no connection, with why if that is known.
+func lostError(why error) error {
+	if why == nil {
+		return errors.New("not connected, reconnecting")
+	}
+	return fmt.Errorf("not connected, reconnecting: %w", why)
 }
 
 // keysState is the state of keys that were seen until an instant, zero while they are as stored. A doubt
@@ -118,12 +127,17 @@ func presenceOf(p *Program, h shared, checks []web.Check) func() fleet.Process {
 			now.Degraded = append(now.Degraded, fleet.Failure{Check: f.Name, Reason: f.Reason})
 		}
 		now.Store.Used, now.Store.Limit = h.gauge.Use()
-		now.Copy = copyState(p)
+		now.Copy, now.Certificates = copyState(p), certificates(p)
 		if p.sender != nil {
 			now.Hosts, now.Backlog, now.Strays = p.sender.Hosts(), p.sender.Backlog(), p.sender.Strays()
 		}
 		return now
 	}
+}
+
+// certificates returns those that this process has read, and those that the NATS servers have shown to it.
+func certificates(p *Program) []certificate.Certificate {
+	return slices.Concat(p.Config.Certificates, p.Store.Conn.Servers.Certificates())
 }
 
 // StoreUseText describes how much of the store is used.

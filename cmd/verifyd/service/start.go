@@ -24,6 +24,7 @@ import (
 	"verifyd/edge/account/notice"
 	"verifyd/edge/web"
 	"verifyd/natsconf"
+	"verifyd/natsconf/certificate"
 	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/fleet"
 	"verifyd/natsconf/storestate"
@@ -118,6 +119,10 @@ func (p *Program) start(ctx context.Context) (err error) {
 		return err
 	}
 	p.Store.Conn.Measure(p.Registry)
+	certificate.Measure(p.Registry, func() []certificate.Certificate { return certificates(p) })
+	if servers := p.Store.Conn.Servers; servers != nil {
+		p.add("servers", supervise.New("NATS servers", servers))
+	}
 	if p.own = p.Config.Now; p.own == nil {
 		p.own, p.Config.Now = time.Now, p.Store.Conn.Clock.Now
 	}

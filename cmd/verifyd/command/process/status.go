@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"verifyd/cmd/verifyd/store"
 	"verifyd/cmd/verifyd/version"
 	"verifyd/natsconf"
+	"verifyd/natsconf/certificate"
 	"verifyd/natsconf/fleet"
 	"verifyd/natsconf/provision"
 	"verifyd/natsconf/secretbox"
@@ -126,6 +128,8 @@ type StatusDoc struct {
 	Copy      *fleet.Copy     `json:"copy"`   // of an embedded store, elsewhere; null if there is none
 	Hosts     []fleet.Host    `json:"hosts"`  // whose breaker is not closed
 	Paused    []pauses.Pause  `json:"paused"` // by an operator
+	// Certificates that processes use, each as the process reports it whose expires first; never null
+	Certificates []certificate.Certificate `json:"certificates"`
 }
 
 type serverDoc struct {
@@ -161,7 +165,8 @@ func readStatus(ctx context.Context, st *store.Store, o topology.Options) (*Stat
 	defer cancel()
 	_ = st.Conn.Clock.Read(ctx) // what does not answer is reported below
 	now := st.Conn.Clock.Now().UTC().Truncate(time.Millisecond)
-	doc := &StatusDoc{At: now, Version: version.Text(), Problems: []string{}, Hosts: []fleet.Host{}}
+	doc := &StatusDoc{At: now, Version: version.Text(), Problems: []string{}, Hosts: []fleet.Host{},
+		Certificates: []certificate.Certificate{}}
 	nc := st.Conn.NC
 	doc.Server = serverDoc{
 		Version: nc.ConnectedServerVersion(), Cluster: nc.ConnectedClusterName(),
@@ -228,6 +233,7 @@ func (d *StatusDoc) judge(h provision.Health) {
 		}
 	}
 	d.judgeProcesses()
+	d.judgeCertificates()
 	for _, s := range h.Streams {
 		d.Streams = append(d.Streams, streamDoc{s.Name, s.Leader, s.Copies, s.Current, s.Messages, s.Bytes})
 		if _, err := s.Check(); err != nil {
@@ -245,6 +251,24 @@ func (d *StatusDoc) judge(h provision.Health) {
 	if d.Store.Limit > 0 && float64(d.Store.Used) >= check.FullWarning*float64(d.Store.Limit) {
 		d.problem("store: %s; from 90 %% on no new session is accepted",
 			service.StoreUseText(d.Store.Used, d.Store.Limit))
+	}
+}
+
+// judgeCertificates gathers the certificates of all processes, and adds those that should have been renewed.
+func (d *StatusDoc) judgeCertificates() {
+	first := map[string]certificate.Certificate{}
+	for _, p := range d.Processes {
+		for _, c := range p.Certificates {
+			if known, ok := first[c.Of]; !ok || c.Expires.Before(known.Expires) {
+				first[c.Of] = c
+			}
+		}
+	}
+	for _, of := range slices.Sorted(maps.Keys(first)) {
+		d.Certificates = append(d.Certificates, first[of])
+		if first[of].Due(d.At) {
+			d.problem("certificate of %s", first[of].Text(d.At))
+		}
 	}
 }
 

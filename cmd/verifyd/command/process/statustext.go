@@ -146,6 +146,9 @@ func (d *StatusDoc) draw(out io.Writer) error {
 		"Backlog\t%d waiting, %d with dispatchers, %d scheduled; the oldest has waited %s\n",
 		d.Backlog.Waiting, d.Backlog.Given, d.Backlog.Scheduled, d.age())
 	_, _ = fmt.Fprintf(w, "Verdicts\t%s\n", d.verdicts())
+	for _, c := range d.Certificates {
+		_, _ = fmt.Fprintf(w, "Certificate\t%s\n", timeline.Legible(c.Text(d.At)))
+	}
 	d.drawProcesses(w)
 	d.drawStreams(w)
 	d.drawHosts(w)

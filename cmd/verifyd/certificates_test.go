@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"verifyd/cmd/verifyd/check"
+	"verifyd/cmd/verifyd/config"
+	"verifyd/natsconf/certificate"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/natstest/secured"
+	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/topology"
+)
+
+// The certificate of a NATS server is a metric, a line of status and of check, and, when it has expired, the
+// reason in /readyz.
+func TestCertificatesAreReported(t *testing.T) {
+	t.Parallel()
+	at, key := secured.Start(t), secretbox.NewKey()
+	r := boot(t, func(c *config.Config) {
+		c.Store.NATSURL, c.Store.NATSRoots, c.Store.Key = at.URL, at.Roots, &key
+		c.Store.Topology = topology.Options{Replicas: 1}
+		c.StoreWait = time.Second
+	})
+	flags := []string{"--nats-ca-file", at.CAFile, "--replicas", "1"}
+	look := func(left time.Duration) (expires time.Time) {
+		expires = at.Renew(t, left)
+		r.Store.Conn.Servers.Look(t.Context())
+		return expires
+	}
+	until := look(60 * 24 * time.Hour)
+	scraped := func() string {
+		_, _, body := api{base: "http://" + r.Admin}.call(t, http.MethodGet, "/metrics", "")
+		return string(body)
+	}
+	if want := fmt.Sprintf("verifyd_certificate_expiry_timestamp_seconds{certificate=%q} %v\n", at.Address(),
+		float64(until.Unix())); !strings.Contains(scraped(), want) {
+		t.Errorf("no %s in the metrics", want)
+	}
+	natstest.Await(t, "status shows the certificate", func() bool {
+		code, doc := statusOf(t, append(r.reach(), flags...)...)
+		return code == 0 && slices.ContainsFunc(doc.Certificates, func(c certificate.Certificate) bool {
+			return c.Of == at.Address() && c.Expires.Equal(until)
+		})
+	})
+	code, found := checked(t, append(r.reach(), flags...)...)
+	expectFound(t, found, "certificates", check.LevelOK, at.Address()+": expires at ")
+	expectFound(t, found, "certificates", check.LevelOK, "VERIFYD_NATS_CA_FILE: expires at ")
+	if code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+
+	look(5 * 24 * time.Hour)
+	natstest.Await(t, "status complains", func() bool {
+		_, doc := statusOf(t, append(r.reach(), flags...)...)
+		return strings.Contains(strings.Join(doc.Problems, "\n"),
+			"certificate of "+at.Address()+": expires at ")
+	})
+	_, out, _ := verifyd(t, append(append([]string{"status"}, r.reach()...), flags...)...)
+	if !strings.Contains(out, "Certificate  "+at.Address()+": expires at ") {
+		t.Errorf("no certificate in %s", out)
+	}
+	code, found = checked(t, append(r.reach(), flags...)...)
+	expectFound(t, found, "certificates", check.LevelWarning, "in 4 days")
+	if code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+
+	at.Renew(t, -time.Hour)
+	at.Disconnect(t, r.Store.Conn)
+	natstest.Await(t, "readyz has the reason", func() bool {
+		status, reason := r.awaitCheck(t, "jetstream", false)
+		return status == http.StatusServiceUnavailable &&
+			strings.Contains(reason, "certificate has expired") &&
+			!strings.Contains(reason, secured.Password)
+	})
+	at.Renew(t, time.Hour)
+	r.awaitCheck(t, "jetstream", true)
+}
