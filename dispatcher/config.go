@@ -198,6 +198,7 @@ type metrics struct {
 	breakers  *prometheus.GaugeVec // by state
 	backlog   *prometheus.GaugeVec // by where it waits
 	oldest    prometheus.Gauge
+	retryFor  prometheus.Gauge
 	strays    prometheus.Counter
 	known     prometheus.Gauge
 	took      prometheus.Histogram
@@ -240,6 +241,10 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "verifyd_delivery_oldest_seconds",
 			Help: "Age of the oldest delivery of the whole service that has not ended; 0 when there is none.",
 		}),
+		retryFor: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "verifyd_delivery_retry_for_seconds",
+			Help: "How long a delivery that could not be sent is retried, a setting.",
+		}),
 		strays: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "verifyd_delivery_strays_total",
 			Help: "Deliveries that had not ended and that no message brought to a dispatcher any more; " +
@@ -254,7 +259,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	}
 	if r != nil {
 		r.MustRegister(m.attempts, m.notSent, m.conflicts, m.inFlight, m.held, m.breakers, m.backlog,
-			m.oldest, m.strays, m.known, m.took)
+			m.oldest, m.retryFor, m.strays, m.known, m.took)
 	}
 	return m
 }

@@ -40,6 +40,7 @@ func New(c Config) (*Dispatcher, error) {
 	}
 	c = c.withDefaults()
 	m := newMetrics(c.Metrics)
+	m.retryFor.Set(c.RetryFor.Seconds())
 	d := &shared{
 		c: c, metrics: m, held: newHeldSet(m.held),
 		budget:    bounds.NewBudget(c.Attempts, c.AccountAttempts),

@@ -79,6 +79,32 @@ func TestCertificatesAreReported(t *testing.T) {
 			strings.Contains(reason, "certificate has expired") &&
 			!strings.Contains(reason, secured.Password)
 	})
+	for _, ready := range []string{"verifyd_edge_ready 0\n", "verifyd_dispatcher_ready 0\n"} {
+		if !strings.Contains(scraped(), ready) {
+			t.Errorf("without NATS there is no %s", ready)
+		}
+	}
 	at.Renew(t, time.Hour)
 	r.awaitCheck(t, "jetstream", true)
+	for _, ready := range []string{"verifyd_edge_ready 1\n", "verifyd_dispatcher_ready 1\n"} {
+		natstest.Await(t, ready, func() bool { return strings.Contains(scraped(), ready) })
+	}
+}
+
+// A process shows the roles that it has, and no other.
+func TestReadyByRole(t *testing.T) {
+	t.Parallel()
+	r := boot(t, func(c *config.Config) { c.Dispatcher = false })
+	_, _, body := api{base: "http://" + r.Admin}.call(t, http.MethodGet, "/metrics", "")
+	if !strings.Contains(string(body), "\nverifyd_edge_ready 1\n") ||
+		strings.Contains(string(body), "verifyd_dispatcher_ready") {
+		t.Errorf("an edge shows %s", body)
+	}
+	r = boot(t, func(c *config.Config) { c.Edge, c.CallbackRetryFor = false, time.Hour })
+	_, _, body = api{base: "http://" + r.Admin}.call(t, http.MethodGet, "/metrics", "")
+	if !strings.Contains(string(body), "\nverifyd_dispatcher_ready 1\n") ||
+		!strings.Contains(string(body), "\nverifyd_delivery_retry_for_seconds 3600\n") ||
+		strings.Contains(string(body), "verifyd_edge_ready") {
+		t.Errorf("a dispatcher shows %s", body)
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -18,7 +17,6 @@ import (
 
 	"verifyd/cmd/verifyd/config"
 	"verifyd/natsconf/natstest"
-	"verifyd/natsconf/natstest/prove"
 )
 
 // metricName recognises our metrics, and Go's and the process's, in an expression.
@@ -59,49 +57,6 @@ func TestDashboardAndAlertsNameMetricsThatExist(t *testing.T) {
 			}
 		}
 	}
-}
-
-// Prometheus's own tool accepts the alerts' rules, and they fire when they should.
-func TestAlertsFire(t *testing.T) {
-	prove.Only(t, "languages", "it needs Prometheus's tool")
-	promtool := prove.Program(t, "promtool, which Debian has in prometheus", "promtool")
-	for _, args := range [][]string{
-		{"check", "rules", filepath.Join(repository, "docs", "monitoring", "alerts.yml")},
-		{"test", "rules", filepath.Join("testdata", "alerts_test.yml")},
-	} {
-		if said, err := exec.Command(promtool, args...).CombinedOutput(); err != nil {
-			t.Errorf("promtool %s: %v: %s", strings.Join(args, " "), err, said)
-		}
-	}
-}
-
-// alertExpressions also checks that each alert describes the problem, and is in the operators' document.
-func alertExpressions(t *testing.T) (expressions []string) {
-	t.Helper()
-	var doc struct {
-		Groups []struct {
-			Rules []struct {
-				Alert, Expr         string
-				Annotations, Labels map[string]string
-			}
-		}
-	}
-	readConfig(t, &doc, "docs", "monitoring", "alerts.yml")
-	operating := string(must[[]byte](t)(os.ReadFile(filepath.Join(repository, "docs", "OPERATING.md"))))
-	for _, g := range doc.Groups {
-		for _, r := range g.Rules {
-			expressions = append(expressions, r.Expr)
-			if r.Annotations["summary"] == "" ||
-				!slices.Contains([]string{"page", "warn"}, r.Labels["severity"]) {
-				t.Errorf("%s: summary %q, severity %q", r.Alert, r.Annotations["summary"],
-					r.Labels["severity"])
-			}
-			if !strings.Contains(operating, "`"+r.Alert+"`") {
-				t.Errorf("docs/OPERATING.md does not tell what to do about %s", r.Alert)
-			}
-		}
-	}
-	return expressions
 }
 
 // adapterExpressions also checks that the series for the autoscaler is one that the program has.

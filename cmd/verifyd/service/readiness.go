@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"verifyd/cmd/verifyd/supervise"
 	"verifyd/cmd/verifyd/version"
 	"verifyd/edge/account"
@@ -138,6 +140,25 @@ func presenceOf(p *Program, h shared, checks []web.Check) func() fleet.Process {
 // certificates returns those that this process has read, and those that the NATS servers have shown to it.
 func certificates(p *Program) []certificate.Certificate {
 	return slices.Concat(p.Config.Certificates, p.Store.Conn.Servers.Certificates())
+}
+
+// measureReady shows whether this process is ready, by the roles that it has: alerts count the roles that are
+// served, whatever labels a scraper gives to processes.
+func measureReady(p *Program, checks []web.Check) {
+	for role, runs := range map[string]bool{"edge": p.Config.Edge, "dispatcher": p.Config.Dispatcher} {
+		if !runs {
+			continue
+		}
+		p.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "verifyd_" + role + "_ready",
+			Help: "1 while this process is ready and has the role " + role + ", 0 while it is not ready.",
+		}, func() float64 {
+			if ready, _ := web.Judge(checks); ready {
+				return 1
+			}
+			return 0
+		}))
+	}
 }
 
 // StoreUseText describes how much of the store is used.

@@ -151,6 +151,7 @@ func (p *Program) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	measureReady(p, checks)
 	p.startAlarms(h)
 	startNotices(p, h)
 	// Last, so that no process is reported before it is up.
