@@ -42,10 +42,11 @@ func alertExpressions(t *testing.T) (expressions []string) {
 // alertLayouts are the files with the tests of the rules, by what is scraped.
 var alertLayouts = map[string]string{"one machine": "alerts_one.yml", "many machines": "alerts_many.yml"}
 
-// alertsOfOne are the alerts that can fire in one layout alone: no process sees the disks of NATS servers, and
-// on one machine there are none of these servers.
+// alertsOfOne are the alerts that can fire in one layout alone: no process sees the disks of NATS servers,
+// and on one machine there are none of these servers.
 var alertsOfOne = map[string]string{
-	"VerifydStoreFailed": "one machine", "VerifydDiskFills": "one machine", "VerifydCopyBehind": "one machine",
+	"VerifydStoreFailed": "one machine", "VerifydDiskFills": "one machine",
+	"VerifydCopyBehind":     "one machine",
 	"VerifydNATSServerDown": "many machines",
 }
 
