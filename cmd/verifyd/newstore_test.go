@@ -11,9 +11,11 @@ import (
 
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/flags"
+	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/permission"
 	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/topology"
 )
 
 // sensible are arguments with which a command gets as far as its store.
@@ -152,5 +154,52 @@ func TestCommandsMakeNoStoreOnServers(t *testing.T) {
 	if code, out, errOut := verifyd(t, append([]string{"account", "list"}, on...)...); code != 0 ||
 		!strings.Contains(out, "Harbor Guild") {
 		t.Errorf("behind it: exit %d: %s%s", code, out, errOut)
+	}
+}
+
+// Bytes of settings in the store's files are flipped. check --deep and recover report them, and the first
+// command mends them, without changing how long messages are kept.
+func TestDamagedSettings(t *testing.T) {
+	t.Parallel()
+	natstest.NeedsEmbedded(t, "what its files hold")
+	c := newChild(t)
+	c.args = []string{"--keep-results", "720h"}
+	c.start(t)
+	data := filepath.Join(c.dir, "store")
+	natstest.Await(t, "the witness knows how long outcomes are kept", func() bool {
+		b, err := os.ReadFile(filepath.Join(data, embedded.WitnessFile))
+		return err == nil && strings.Contains(string(b), `"name":"COMPLETIONS"`)
+	})
+	c.kill()
+	folder := embedded.StreamFolder(data, topology.StreamCompletions)
+	for _, part := range []string{"", filepath.Join("obs", topology.ConsumerDispatcher)} {
+		path := filepath.Join(folder, part, "meta.inf")
+		b := must[[]byte](t)(os.ReadFile(path))
+		b[len(b)/2] ^= 1
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, command := range [][]string{{"check", "--deep"}, {"recover"}} {
+		out, err := c.command(t, command...)
+		for _, want := range []string{
+			"COMPLETIONS: its settings do not match",
+			"COMPLETIONS: the settings of consumer dispatcher do not match",
+		} {
+			if err != nil || !strings.Contains(out, want) {
+				t.Errorf("%q does not say %q: %v\n%s", command, want, err, out)
+			}
+		}
+	}
+	if _, err := c.command(t, "key", "list"); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := c.command(t, "check", "--deep"); err != nil || strings.Contains(out, "do not match") {
+		t.Errorf("after a command, check --deep: %v\n%s", err, out)
+	}
+	c.log = &buffer{}
+	c.start(t)
+	if log := c.log.String(); strings.Contains(log, "a setting of the store was changed") {
+		t.Errorf("the command had changed it, the service changed it back: %s", log)
 	}
 }

@@ -31,6 +31,27 @@ func (d Damage) String() string {
 	return fmt.Sprintf("%s: %s%s; %s, stored %s", d.Stream, d.What, where, lost, between(d.From, d.To))
 }
 
+// flaw is something in the files that is damaged, and that a start makes anew: no message is lost with it.
+type flaw struct {
+	stream, consumer string        // no consumer: of the stream itself
+	position         bool          // not the settings
+	keep             time.Duration // how long the stream has kept its messages; 0: not known
+}
+
+func (f flaw) String() string {
+	switch {
+	case f.position:
+		return fmt.Sprintf("%s: the position of consumer %s cannot be read; a start removes it, "+
+			"and no message is lost", f.stream, f.consumer)
+	case f.consumer != "":
+		return fmt.Sprintf("%s: the settings of consumer %s do not match their checksum; a start "+
+			"makes them anew, and no message is lost", f.stream, f.consumer)
+	default:
+		return fmt.Sprintf("%s: its settings do not match their checksum; a start makes them anew, "+
+			"and no message is lost", f.stream)
+	}
+}
+
 func between(from, to time.Time) string {
 	text := func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 	switch {

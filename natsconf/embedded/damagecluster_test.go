@@ -29,7 +29,7 @@ func TestDamagedServerIsRefilled(t *testing.T) {
 	folder := filepath.Join(dir, "jetstream", "$G", "streams", topology.StreamCompletions)
 	change(t, filepath.Join(folder, "msgs", "1.blk"), func(b []byte) []byte { b[len(b)/2] ^= 1; return b })
 
-	err := embedded.InspectFiles(dir)
+	_, err := embedded.InspectFiles(dir)
 	damage, ok := errors.AsType[*embedded.DamageError](err)
 	if !ok || len(damage.Damages) != 1 || damage.Damages[0].Stream != topology.StreamCompletions ||
 		damage.Damages[0].Lost != 1 {
@@ -42,7 +42,7 @@ func TestDamagedServerIsRefilled(t *testing.T) {
 	natstest.Await(t, "all copies are current again", current)
 	for _, other := range tr.Others(hurt) { // so that the filled data is read
 		tr.Kill(other)
-		if err := embedded.InspectFiles(filepath.Join(tr.Dir(), other)); err != nil {
+		if _, err := embedded.InspectFiles(filepath.Join(tr.Dir(), other)); err != nil {
 			t.Errorf("%s: %v", other, err)
 		}
 		tr.Start(t, other)
@@ -93,7 +93,7 @@ func leadsWithAll(t *testing.T, tr *natstest.Trio, conn *natsconf.Conn, server s
 	current func() bool) {
 	t.Helper()
 	tr.Kill(server)
-	if err := embedded.InspectFiles(filepath.Join(tr.Dir(), server)); err != nil {
+	if _, err := embedded.InspectFiles(filepath.Join(tr.Dir(), server)); err != nil {
 		t.Errorf("the server that was filled anew: %v", err)
 	}
 	tr.Start(t, server)

@@ -38,17 +38,33 @@ type files struct {
 	inspected bool              // they were checked against what they must have
 	minLast   map[string]uint64 // the last sequence that each stream must have
 	counted   *mark             // the counters that there must be
+	// how long the streams kept their messages whose settings must be made anew
+	keep map[string]time.Duration
 }
 
 // neverDeleted are the streams whose messages leave only by age, so that a gap is a loss.
 var neverDeleted = []string{topology.StreamCompletions, topology.StreamAudit}
 
 // Inspect checks the files of a data directory, whose service may run, against what they must have. It
-// changes nothing. Its errors are a *DamageError and those of files that cannot be read.
-func Inspect(dataDir string, sync SyncMode) error {
+// changes nothing. It also returns, for people, what is damaged and breaks no promise, which the next start
+// mends. Its errors are a *DamageError and those of files that cannot be read.
+func Inspect(dataDir string, sync SyncMode) (minor []string, err error) {
 	f := files{dataDir: dataDir, sync: sync}
-	_, err := f.inspect()
-	return err
+	found, err := f.inspect()
+	if found == nil {
+		return nil, err
+	}
+	for _, d := range found.minor {
+		minor = append(minor, d.String())
+	}
+	return append(minor, texts(found.flaws)...), err
+}
+
+func texts(flaws []flaw) (texts []string) {
+	for _, f := range flaws {
+		texts = append(texts, f.String())
+	}
+	return texts
 }
 
 // ReadWitness returns when the witness of a data directory's store was written. Its error is why nothing is
@@ -66,6 +82,7 @@ type inspection struct {
 	witness *witness // nil: there is none
 	streams map[string]storefile.Stream
 	minor   []Damage // of streams that may lose it
+	flaws   []flaw
 }
 
 // lost reports whether a stream has lost something that it may lose.
@@ -96,11 +113,44 @@ func (f *files) inspect() (*inspection, error) {
 				damages = append(damages, d)
 			}
 		}
+		flaws, err := findFlaws(f.streamFolder(name), name, w.mark(name))
+		if err != nil {
+			return nil, err
+		}
+		found.flaws = append(found.flaws, flaws...)
 	}
 	if damages != nil {
 		return found, &DamageError{damages}
 	}
 	return found, nil
+}
+
+// findFlaws returns the settings of a stream and its consumers that are damaged, and the positions that
+// cannot be read and are not known otherwise.
+func findFlaws(folder, stream string, m *mark) (flaws []flaw, err error) {
+	consumers, err := storefile.Consumers(folder)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range append(consumers, "") {
+		intact, err := storefile.SettingsIntact(folder, stream, c)
+		if err != nil {
+			return nil, fmt.Errorf("read the settings of %s %s: %w", stream, c, err)
+		}
+		if !intact {
+			flaws = append(flaws, flaw{stream: stream, consumer: c, keep: m.maxAge()})
+		}
+		if c == "" || m.knows(c) {
+			continue
+		}
+		if intact, err = storefile.PositionReadable(folder, c); err != nil {
+			return nil, fmt.Errorf("read consumer %s: %w", c, err)
+		}
+		if !intact {
+			flaws = append(flaws, flaw{stream: stream, consumer: c, position: true})
+		}
+	}
+	return flaws, nil
 }
 
 // mayLose reports whether a loss breaks no promise: no promise depends on the stream, or the operator has
@@ -230,11 +280,12 @@ func (f *files) keepFolder(name string) string {
 }
 
 // InspectFiles reads the records of all streams of a NATS server's store folder, while that server is
-// stopped. It changes nothing. Its errors are a *DamageError and those of files that cannot be read.
-func InspectFiles(dir string) error {
+// stopped. It changes nothing. It also returns, for people, which settings are damaged. Its errors are a
+// *DamageError and those of files that cannot be read.
+func InspectFiles(dir string) (minor []string, err error) {
 	var damages []Damage
 	streams := 0
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.IsDir() || entry.Name() != storefile.BlockFolder ||
 			filepath.Base(filepath.Dir(filepath.Dir(path))) != "streams" {
 			return err
@@ -247,15 +298,20 @@ func InspectFiles(dir string) error {
 		}
 		f := files{dataDir: dir}
 		damages = append(damages, f.judge(s, nil)...)
+		flaws, err := findFlaws(folder, s.Name, nil)
+		if err != nil {
+			return err
+		}
+		minor = append(minor, texts(flaws)...)
 		return fs.SkipDir
 	})
 	switch {
 	case err != nil:
-		return fmt.Errorf("read the streams of %q: %w", dir, err)
+		return nil, fmt.Errorf("read the streams of %q: %w", dir, err)
 	case streams == 0:
-		return fmt.Errorf("there are no streams in %q: name the store_dir of the NATS server", dir)
+		return nil, fmt.Errorf("there are no streams in %q: name the store_dir of the NATS server", dir)
 	case damages != nil:
-		return &DamageError{damages}
+		return minor, &DamageError{damages}
 	}
-	return nil
+	return minor, nil
 }

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/storefile"
@@ -118,8 +120,13 @@ func (f *files) makeReady(found *inspection) error {
 			}
 			continue
 		}
-		if err := f.settle(folder, found.witness.mark(name)); err != nil {
+		if err := f.settle(folder, s, found.witness.mark(name)); err != nil {
 			return err
+		}
+	}
+	for _, fl := range found.flaws {
+		if err := f.setAside(fl); err != nil {
+			return fmt.Errorf("set aside what is damaged of %s: %w", fl.stream, err)
 		}
 	}
 	if w := found.witness; w != nil && w.Clean {
@@ -132,7 +139,7 @@ func (f *files) makeReady(found *inspection) error {
 // settle is for a store that was not closed. The file with a consumer's position has no checksum, and a wrong
 // position would make outcomes count as delivered. So the messages after the last known position are
 // delivered again, and the facts decide.
-func (f *files) settle(folder string, m *mark) error {
+func (f *files) settle(folder string, s storefile.Stream, m *mark) error {
 	if err := storefile.Settle(folder); err != nil {
 		return err
 	}
@@ -140,11 +147,41 @@ func (f *files) settle(folder string, m *mark) error {
 		return nil
 	}
 	for _, c := range m.Consumers {
+		// A consumer that is past the end of its stream would leave out what takes those sequences again.
+		c.Stream = min(c.Stream, s.Last)
 		if err := storefile.SetConsumer(folder, c.Name, c.Position); err != nil {
 			return fmt.Errorf("set consumer %s: %w", c.Name, err)
 		}
 	}
 	return nil
+}
+
+// setAside removes what is damaged, and keeps it in another folder. Whoever opens the store makes the
+// settings anew, from the table, and the files with messages and positions count on.
+func (f *files) setAside(fl flaw) error {
+	folder, keep := f.streamFolder(fl.stream), f.keepFolder(fl.stream)
+	f.log.Warn().Str("stream", fl.stream).Str("consumer", fl.consumer).Str("kept", f.relative(keep)).
+		Msg(fl.String())
+	switch {
+	case fl.position:
+		return storefile.SetPositionAside(folder, fl.consumer, keep)
+	case fl.consumer == "":
+		if f.keep == nil {
+			f.keep = map[string]time.Duration{}
+		}
+		f.keep[fl.stream] = fl.keep
+	}
+	return storefile.SetSettingsAside(folder, fl.consumer, keep)
+}
+
+// KeepAsBefore changes the settings of streams that a command may have to make anew: none keeps its messages
+// for less time than before the damage. A shorter age would remove messages at once.
+func (f *files) KeepAsBefore(streams []jetstream.StreamConfig) {
+	for i := range streams {
+		if streams[i].MaxAge > 0 {
+			streams[i].MaxAge = max(streams[i].MaxAge, f.keep[streams[i].Name])
+		}
+	}
 }
 
 // checkConsumers sets the positions of consumers whose files are not as the stop left them.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -78,6 +79,20 @@ func (w *witness) mark(stream string) *mark {
 		}
 	}
 	return nil
+}
+
+// maxAge returns how long the stream kept its messages; 0 if that is not known.
+func (m *mark) maxAge() time.Duration {
+	if m == nil {
+		return 0
+	}
+	return m.MaxAge
+}
+
+// knows reports whether the position of a consumer is known.
+func (m *mark) knows(consumer string) bool {
+	is := func(c consumerMark) bool { return c.Name == consumer }
+	return m != nil && slices.ContainsFunc(m.Consumers, is)
 }
 
 // settling remembers how far the streams were, for as long as it may take until that is on the disk.

@@ -16,9 +16,11 @@ type Position struct {
 	Consumer uint64 `json:"consumer"` // how often it has delivered a message by then
 }
 
-// consumerFile is where the server keeps a consumer's position, without a checksum.
+// positionFile is where the server keeps a consumer's position, without a checksum.
+const positionFile = "o.dat"
+
 func consumerFile(folder, consumer string) string {
-	return filepath.Join(folder, "obs", consumer, "o.dat")
+	return filepath.Join(partFolder(folder, consumer), positionFile)
 }
 
 // ConsumerDigest returns a digest of the file with a consumer's position; empty if there is none.
@@ -36,6 +38,42 @@ func ConsumerDigest(folder, consumer string) (string, error) {
 
 // consumerMagic and consumerVersion begin the file.
 const consumerMagic, consumerVersion = 22, 2
+
+// PositionReadable reports whether the server can read the file with a consumer's position; true if there is
+// none. With one that it cannot read the server makes no consumer.
+func PositionReadable(folder, consumer string) (bool, error) {
+	return everIntact(func() (bool, error) { return positionReadable(consumerFile(folder, consumer)) })
+}
+
+func positionReadable(path string) (bool, error) {
+	b, err := os.ReadFile(path) //nolint:gosec // the operator's own store
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	if err != nil || len(b) < 2 || b[0] != consumerMagic || b[1] != consumerVersion {
+		return false, err
+	}
+	b = b[2:]
+	next := func() (n uint64, ok bool) {
+		n, size := binary.Uvarint(b)
+		b = b[max(size, 0):]
+		return n, size > 0
+	}
+	skip := func(fields uint64) (ok bool) {
+		for ok = true; ok && fields > 0; fields-- {
+			_, ok = next()
+		}
+		return ok
+	}
+	// floor and delivered; then each message that is not acknowledged; then each that was delivered again
+	ok := skip(4)
+	pending, is := next()
+	if ok = ok && is; ok && pending > 0 {
+		ok = skip(1) && skip(3*min(pending, uint64(len(b))))
+	}
+	again, is := next()
+	return ok && is && skip(2*min(again, uint64(len(b)))), nil
+}
 
 // SetConsumer makes a consumer go on from a position: everything after it is delivered again. If the consumer
 // has no folder there is nothing to set: the server begins at the stream's beginning.

@@ -147,6 +147,9 @@ func (s *Store) ensure(ctx context.Context, c config.Store, log zerolog.Logger, 
 		Conn: s.Conn, Topology: topology.New(c.Topology), Update: why == ToServe,
 		Finish: why == ToFill, // no older build serves a store that is being filled
 	}
+	if s.Embedded != nil && why != ToServe {
+		s.Embedded.KeepAsBefore(ensurer.Topology.Streams)
+	}
 	ensurer.Changed = func(asset, field, from, to string) {
 		log.Warn().Str("asset", asset).Str("field", field).Str("from", from).Str("to", to).
 			Msg("a setting of the store was changed to this service's")

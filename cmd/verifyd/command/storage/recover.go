@@ -46,14 +46,26 @@ func (r Recover) Run(ctx context.Context, c command.Console) error {
 		return config.Usage(fmt.Errorf("%w: stop the service first", err))
 	}
 	if errors.Is(err, store.ErrNotDamaged) {
-		_, err = fmt.Fprintln(c.Out, "The store is not damaged: there is nothing to recover.")
-		return err
+		return nothingLost(c, cfg)
 	}
 	if err != nil {
 		return err
 	}
 	defer st.Close()
 	return endRecovery(ctx, c, st)
+}
+
+// nothingLost reports that there is nothing to recover, and what the next start mends by itself.
+func nothingLost(c command.Console, cfg config.Store) error {
+	minor, err := embedded.Inspect(cfg.DataDir, cfg.Sync)
+	if err != nil {
+		return err
+	}
+	for _, what := range minor {
+		_, _ = fmt.Fprintln(c.Out, what)
+	}
+	_, err = fmt.Fprintln(c.Out, "The store is not damaged: there is nothing to recover.")
+	return err
 }
 
 // endRecovery ends the sessions and deliveries whose end the store has lost, and reports and records what was

@@ -1,0 +1,124 @@
+package storefile
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/minio/highwayhash"
+)
+
+// The folder of a stream holds its settings in meta.inf and their checksum in meta.sum, and so does the
+// folder of each of its consumers. The server leaves out a stream whose settings do not match. It does not
+// compare those of a consumer: a flipped byte stops the stream, or makes another consumer of it.
+const (
+	settingsFile    = "meta.inf"
+	settingsSum     = "meta.sum"
+	consumersFolder = "obs"
+)
+
+// The server writes these files in place, and one after the other: what does not match counts if it lasts.
+const settingsLooks, settingsPause = 5, 20 * time.Millisecond
+
+// everIntact reports whether one of some looks at a file finds it intact.
+func everIntact(look func() (bool, error)) (intact bool, err error) {
+	for n := range settingsLooks {
+		if n > 0 {
+			time.Sleep(settingsPause)
+		}
+		if intact, err = look(); intact || err != nil {
+			break
+		}
+	}
+	return intact, err
+}
+
+// Consumers returns the names of a stream's consumers that have a folder.
+func Consumers(folder string) (names []string, err error) {
+	entries, err := os.ReadDir(filepath.Join(folder, consumersFolder))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list the consumers: %w", err)
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+// SettingsIntact reports whether the settings in a stream's folder match their checksum: those of a consumer,
+// or, without a name, those of the stream. Settings that are not there do not count.
+func SettingsIntact(folder, stream, consumer string) (bool, error) {
+	key := stream
+	if consumer != "" {
+		key += "/" + consumer
+	}
+	return everIntact(func() (bool, error) { return settingsMatch(partFolder(folder, consumer), key) })
+}
+
+func settingsMatch(dir, key string) (bool, error) {
+	settings, err := os.ReadFile(filepath.Join(dir, settingsFile)) //nolint:gosec // the operator's own store
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	sum, err := os.ReadFile(filepath.Join(dir, settingsSum)) //nolint:gosec // the same
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	k := sha256.Sum256([]byte(key))
+	h, err := highwayhash.NewDigest64(k[:])
+	if err != nil {
+		return false, fmt.Errorf("checksum of settings: %w", err)
+	}
+	_, _ = h.Write(settings)
+	return hex.EncodeToString(h.Sum(nil)) == string(sum), nil
+}
+
+func partFolder(folder, consumer string) string {
+	if consumer == "" {
+		return folder
+	}
+	return filepath.Join(folder, consumersFolder, consumer)
+}
+
+// SetSettingsAside moves the settings of a stream, or of one of its consumers, to another folder. Whoever
+// makes the stream or the consumer again has its messages or its position. A repeat is harmless.
+func SetSettingsAside(folder, consumer, keep string) error {
+	return setAside(partFolder(folder, consumer), partFolder(keep, consumer), settingsFile, settingsSum)
+}
+
+// SetPositionAside moves the file with a consumer's position to another folder.
+func SetPositionAside(folder, consumer, keep string) error {
+	return setAside(partFolder(folder, consumer), partFolder(keep, consumer), positionFile)
+}
+
+func setAside(dir, keep string, names ...string) error {
+	if err := os.MkdirAll(keep, 0o700); err != nil {
+		return err
+	}
+	for _, name := range names {
+		b, err := os.ReadFile(filepath.Join(dir, name)) //nolint:gosec // the operator's own store
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := Replace(filepath.Join(keep, name), b); err != nil {
+			return err
+		}
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return SyncFolder(dir)
+}
