@@ -35,6 +35,10 @@ type Server interface {
 	Failed() <-chan struct{}
 	// Abandoned returns a channel that is closed when the store has failed permanently.
 	Abandoned() <-chan struct{}
+	// Damaged returns why a stream must not be used although the others may be, or nil.
+	Damaged(stream string) error
+	// WentBack is called if a stream does not hold a sequence any more that was seen in it.
+	WentBack(stream string, seen uint64)
 }
 
 // ConnectOptions configure how to reach JetStream: an embedded server, or a URL.

@@ -58,7 +58,8 @@ func (c *Conn) Measure(r prometheus.Registerer) {
 		}, func() float64 { return c.Clock.Skew().Seconds() }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "verifyd_store_failed",
-			Help: "1 since the embedded store failed to write to its disk: this process uses it no more.",
+			Help: "1 since the embedded store failed to write to its disk, or lost what it held: this " +
+				"process uses it no more.",
 		}, func() float64 {
 			if c.Noticed() != nil {
 				return 1

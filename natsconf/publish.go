@@ -50,7 +50,7 @@ func (c *Conn) PublishBatch(ctx context.Context, stream string, msgs ...*nats.Ms
 // caller's time, not on a writer's: others' messages do not wait for it.
 func (c *Conn) retryUntilAccepted(ctx context.Context, stream string, publish func() error) (err error) {
 	for range wait.Tries(ctx, acceptTries) {
-		if err := c.Noticed(); err != nil {
+		if err := orDamaged(c.Noticed(), c.embedded, stream); err != nil {
 			err = fmt.Errorf("publish to %s: %w", stream, err)
 			c.metrics.failed(stream, opWrite, err)
 			return err
@@ -66,7 +66,7 @@ func (c *Conn) retryUntilAccepted(ctx context.Context, stream string, publish fu
 // Durable checks an acknowledgement. If the store has failed meanwhile, it does not count: the error is
 // ErrUncertain.
 func (c *Conn) Durable(stream string) error {
-	if err := c.Failure(); err != nil {
+	if err := orDamaged(c.Failure(), c.embedded, stream); err != nil {
 		return fmt.Errorf("publish to %s: %w: it was acknowledged, and %w", stream, ErrUncertain, err)
 	}
 	return nil

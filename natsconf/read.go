@@ -46,6 +46,14 @@ func (r *Reader) Failure() error {
 	return r.embedded.Failure()
 }
 
+// orDamaged returns the error, or else why a stream of an embedded store must not be used, or nil.
+func orDamaged(err error, embedded Server, stream string) error {
+	if err != nil || embedded == nil {
+		return err
+	}
+	return embedded.Damaged(stream)
+}
+
 // Noticed is Failure without asking the filesystem, for a caller that asks the server next: the server's
 // answer, or its absence, shows a failure that was not noticed yet.
 func (r *Reader) Noticed() error {
@@ -162,10 +170,10 @@ func (r *Reader) heard(ctx context.Context, stream string) (ago time.Duration, a
 	return ago, alone, err
 }
 
-// answered counts a failed read. If the embedded store has failed, every read has: the server may have
-// answered from memory with data that is not on disk.
+// answered counts a failed read. If the embedded store has failed, or lost what the stream held, every read
+// has: the server may have answered from memory with data that is not on disk, or without what is lost.
 func (r *Reader) answered(stream string, err error) error {
-	if failure := r.Failure(); failure != nil {
+	if failure := orDamaged(r.Failure(), r.embedded, stream); failure != nil {
 		err = fmt.Errorf("read from %s: %w", stream, failure)
 	}
 	if err != nil {

@@ -148,6 +148,9 @@ func (w *Watch) pollOnce(ctx context.Context) error {
 	w.answered = time.Now()
 	switch {
 	case last < w.seen:
+		if w.conn.embedded != nil { // it has failed, before anything else is read: no server can be behind
+			w.conn.embedded.WentBack(topology.BucketStream(w.bucket), w.seen)
+		}
 		return errBucketWentBack
 	case !w.loaded:
 		err = w.load(ctx)

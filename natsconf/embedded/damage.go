@@ -1,9 +1,17 @@
 package embedded
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"time"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
 )
 
 // Damage is something that the embedded store must have and does not have.
@@ -17,6 +25,8 @@ type Damage struct {
 	From time.Time `json:"from,omitzero"`
 	To   time.Time `json:"to,omitzero"`    // and the last
 	File string    `json:"file,omitempty"` // empty: no single one
+	// Kept is a copy of the file as it was before the server cut it off at the damage, in the data directory.
+	Kept string `json:"kept,omitempty"`
 }
 
 func (d Damage) String() string {
@@ -67,7 +77,11 @@ func between(from, to time.Time) string {
 }
 
 // DamageError reports that the embedded store lacks what was acknowledged. Such a store is not served.
-type DamageError struct{ Damages []Damage }
+type DamageError struct {
+	Damages []Damage
+
+	served bool // seen while the store was served
+}
 
 func (e *DamageError) Error() string {
 	var b strings.Builder
@@ -79,4 +93,96 @@ func (e *DamageError) Error() string {
 		"(verifyd restore), or run verifyd recover, " +
 		"which keeps what is left and ends what is no longer known")
 	return b.String()
+}
+
+// aside are the streams that neither sessions nor accounts depend on: while the service runs, damage in one
+// of them stops only what needs it.
+var aside = append([]string{
+	topology.StreamNotices, topology.BucketStream(topology.BucketAlarms),
+}, topology.Unsynced...)
+
+// Failure reports that the embedded store could not write or sync, or has lost what it held (the cause is a
+// *DamageError then). Messages that were under way then may be readable from the server's memory without
+// being on disk, and what is lost reads as if it had never been. So from that moment on nothing that is read
+// counts, and nothing is written.
+type Failure struct {
+	Stream string
+	At     time.Time
+	Cause  error
+}
+
+func (f *Failure) Error() string {
+	if f.Full() {
+		return fmt.Sprintf("the disk under the store is full since %s (%s: %v); the store is restarted "+
+			"and checked until it can write",
+			f.At.UTC().Format(time.RFC3339), f.Stream, f.Cause)
+	}
+	if damage, ok := errors.AsType[*DamageError](f.Cause); ok && damage.served {
+		return f.damageText(damage.Damages[0])
+	}
+	return fmt.Sprintf("the store failed to write to its disk at %s (%s: %v): this process has stopped "+
+		"using it and sends no callbacks; "+
+		"check the disk, then start verifyd again, which checks the store first", f.At.UTC().
+		Format(time.RFC3339), f.Stream, f.Cause)
+}
+
+func (f *Failure) damageText(d Damage) string {
+	at := f.At.UTC().Format(time.RFC3339)
+	if slices.Contains(aside, d.Stream) {
+		return fmt.Sprintf("a part of the store that no session needs is damaged, seen at %s (%s): nothing "+
+			"is read from it or written to it; stop verifyd and run verifyd recover", at, d)
+	}
+	return fmt.Sprintf("the store has lost what it held, seen at %s (%s): this process has stopped using it "+
+		"and sends no callbacks; stop verifyd, then run verifyd check --deep, and verifyd recover or "+
+		"verifyd restore", at, d)
+}
+
+// Unwrap returns the system's error and ErrUnavailable: nothing was stored after the failure.
+func (f *Failure) Unwrap() []error { return []error{natsconf.ErrUnavailable, f.Cause} }
+
+// Full reports whether a write found no space. Such a write stored nothing, and the kernel still keeps the
+// pages that were written before. A sync that finds no space is a different case: what it should have made
+// durable may be lost.
+func (f *Failure) Full() bool {
+	if !errors.Is(f.Cause, syscall.ENOSPC) && !errors.Is(f.Cause, syscall.EDQUOT) {
+		return false
+	}
+	path, ok := errors.AsType[*fs.PathError](f.Cause)
+	return !ok || path.Op != "sync"
+}
+
+// latch holds the first failure of the embedded store until the server is restarted.
+type latch struct {
+	mu      sync.Mutex
+	failure *Failure
+	failed  chan struct{} // closed with the failure
+}
+
+func newLatch() *latch { return &latch{failed: make(chan struct{})} }
+
+// note records the failure. The server calls it before it releases the stream's lock, so that a caller that
+// reads what was not made durable finds the failure here afterwards.
+func (l *latch) note(f *Failure) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failure == nil {
+		l.failure = f
+		close(l.failed)
+	}
+}
+
+// reset forgets the failure: the server was restarted, and its store checked.
+func (l *latch) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failure != nil {
+		l.failure, l.failed = nil, make(chan struct{})
+	}
+}
+
+// get returns the failure, or nil, and a channel that is closed with the next one.
+func (l *latch) get() (*Failure, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.failure, l.failed
 }

@@ -42,6 +42,32 @@ type Options struct {
 	Log        zerolog.Logger
 }
 
+// SyncMode is when the embedded store syncs to the disk.
+type SyncMode string
+
+// The two modes. SyncInterval risks what was acknowledged in the last two minutes, if the machine loses
+// power.
+const (
+	SyncAlways   SyncMode = "always"
+	SyncInterval SyncMode = "interval"
+)
+
+// files are the files of a store. They are checked against what they must have before a server opens them.
+type files struct {
+	dataDir    string
+	sync       SyncMode
+	log        zerolog.Logger
+	recovering bool // a recovery opened them
+	witnessing sync.Mutex
+
+	settling  settling
+	inspected bool              // they were checked against what they must have
+	minLast   map[string]uint64 // the last sequence that each stream must have
+	counted   *mark             // the counters that there must be
+	// how long the streams kept their messages whose settings must be made anew
+	keep map[string]time.Duration
+}
+
 // Endpoint is the content of EndpointFile: how the operator's commands and the nats tool reach a running
 // embedded server.
 type Endpoint struct {
@@ -55,6 +81,7 @@ type Endpoint struct {
 // it stopped: the port and the credential stay the same, so that connections can reconnect.
 type Server struct {
 	files
+	losses
 
 	storeBytes int64
 	lock       *flock.Flock
@@ -96,7 +123,7 @@ func Open(o Options) (*Server, error) {
 	}
 	var secret [24]byte
 	_, _ = rand.Read(secret[:])
-	return &Server{
+	e := &Server{
 		files:      files{dataDir: o.DataDir, sync: o.Sync, log: o.Log},
 		storeBytes: o.StoreBytes,
 		lock:       lock,
@@ -110,7 +137,9 @@ func Open(o Options) (*Server, error) {
 		probe:   probe,
 		gone:    make(chan struct{}),
 		staging: newStaging(filepath.Join(o.DataDir, storeFolder)),
-	}, nil
+	}
+	e.losses.files, e.losses.latch = &e.files, e.latch
+	return e, nil
 }
 
 // HasStore reports whether the data directory holds a store already, which an earlier start made.

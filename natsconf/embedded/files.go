@@ -7,40 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
-
-	"github.com/rs/zerolog"
 
 	"verifyd/natsconf/storefile"
 	"verifyd/natsconf/topology"
 )
-
-// SyncMode is when the embedded store syncs to the disk.
-type SyncMode string
-
-// The two modes. SyncInterval risks what was acknowledged in the last two minutes, if the machine loses
-// power.
-const (
-	SyncAlways   SyncMode = "always"
-	SyncInterval SyncMode = "interval"
-)
-
-// files are the files of a store. They are checked against what they must have before a server opens them.
-type files struct {
-	dataDir    string
-	sync       SyncMode
-	log        zerolog.Logger
-	recovering bool // a recovery opened them
-	witnessing sync.Mutex
-
-	settling  settling
-	inspected bool              // they were checked against what they must have
-	minLast   map[string]uint64 // the last sequence that each stream must have
-	counted   *mark             // the counters that there must be
-	// how long the streams kept their messages whose settings must be made anew
-	keep map[string]time.Duration
-}
 
 // neverDeleted are the streams whose messages leave only by age, so that a gap is a loss.
 var neverDeleted = []string{topology.StreamCompletions, topology.StreamAudit}
@@ -100,6 +71,9 @@ func (f *files) inspect() (*inspection, error) {
 	}
 	found := &inspection{witness: w, streams: map[string]storefile.Stream{}}
 	var damages []Damage
+	if w != nil {
+		damages = slices.Clone(w.Damages)
+	}
 	for _, name := range topology.StreamNames() {
 		s, err := storefile.Scan(f.streamFolder(name), name)
 		if err != nil {
@@ -120,7 +94,7 @@ func (f *files) inspect() (*inspection, error) {
 		found.flaws = append(found.flaws, flaws...)
 	}
 	if damages != nil {
-		return found, &DamageError{damages}
+		return found, &DamageError{Damages: damages}
 	}
 	return found, nil
 }
@@ -311,7 +285,7 @@ func InspectFiles(dir string) (minor []string, err error) {
 	case streams == 0:
 		return nil, fmt.Errorf("there are no streams in %q: name the store_dir of the NATS server", dir)
 	case damages != nil:
-		return minor, &DamageError{damages}
+		return minor, &DamageError{Damages: damages}
 	}
 	return minor, nil
 }

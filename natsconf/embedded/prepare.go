@@ -85,7 +85,7 @@ func (f *files) checkServed(ns *server.Server) error {
 	for _, m := range marks {
 		if minLast, ok := f.minLast[m.Name]; ok && m.Last < minLast {
 			damages = append(damages, Damage{
-				Stream: m.Name, What: "the server has dropped its end", Lost: minLast - m.Last,
+				Stream: m.Name, What: whatDropped, Lost: minLast - m.Last,
 			})
 		}
 		if c := f.counted; c != nil && m.Name == c.Name && m.First <= c.First && m.Messages < c.Messages {
@@ -95,7 +95,7 @@ func (f *files) checkServed(ns *server.Server) error {
 		}
 	}
 	if damages != nil {
-		return &DamageError{damages}
+		return &DamageError{Damages: damages}
 	}
 	return nil
 }

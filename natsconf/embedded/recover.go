@@ -80,6 +80,9 @@ func (e *Server) BeginRecovery() (*Recovery, error) {
 	if err := e.writeRecovery(r); err != nil {
 		return nil, err
 	}
+	if err := e.putBack(r); err != nil {
+		return nil, err
+	}
 	for _, name := range topology.StreamNames() {
 		if _, _, lost := r.Lost(name); !lost {
 			continue
@@ -90,6 +93,21 @@ func (e *Server) BeginRecovery() (*Recovery, error) {
 		}
 	}
 	return r, nil
+}
+
+// putBack replaces the blocks that the server cut off at a damaged record with the copies from before: of
+// those, only the damaged records are lost. What the server stored afterwards was not acknowledged.
+func (f *files) putBack(r *Recovery) error {
+	for _, d := range r.Damages {
+		if d.Kept == "" {
+			continue
+		}
+		err := storefile.Copy(filepath.Join(f.dataDir, d.Kept), filepath.Join(f.dataDir, d.File))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // without it, what is left is what there is
+			return fmt.Errorf("put back %s: %w", d.File, err)
+		}
+	}
+	return nil
 }
 
 // EndRecovery lets the store be served again. What it holds now is what it must have.

@@ -62,6 +62,8 @@ func (e *Server) Serve(ctx context.Context) error {
 		if e.isAbandoned() {
 			close(e.gone)
 			e.log.Error().Err(cause).Msg("the store has failed")
+			witnessed()
+			e.losses.save()
 			// the server itself goes on, so that commands can ask this process for its state
 			_ = ns.ShutdownJetStream()
 			<-ctx.Done()
@@ -119,7 +121,7 @@ func (e *Server) forgetFailure() {
 
 func (e *Server) start() (*server.Server, error) {
 	e.staging.sever()
-	log := &serverLog{log: e.log, onError: e.noteWriteError}
+	log := &serverLog{log: e.log, onError: e.noteWriteError, onWarning: e.noteRecordError}
 	ns, err := server.NewServer(&server.Options{
 		ServerName:             "verifyd",
 		Host:                   "127.0.0.1",
@@ -180,7 +182,7 @@ func (e *Server) Failure() error {
 		return f
 	}
 	if err := e.probe.fault(); err != nil {
-		e.failWrite("its filesystem", err)
+		e.latch.note(&Failure{Stream: "its filesystem", At: time.Now(), Cause: err})
 		f, _ := e.latch.get()
 		return f
 	}
@@ -193,11 +195,6 @@ func (e *Server) Failed() <-chan struct{} {
 	return failed
 }
 
-// failWrite marks the store as failed because something else of it could not be written.
-func (e *Server) failWrite(what string, cause error) {
-	e.latch.note(&Failure{Stream: what, At: time.Now(), Cause: cause})
-}
-
 // writeError begins the line that the server logs, once for each stream, when a write or a sync of a stream's
 // file has failed. After that it refuses all writes to the stream, mostly without an answer, and serves reads
 // from memory.
@@ -206,8 +203,8 @@ const writeError = "Critical write error"
 // noteWriteError finds the failure of a stream in a line of the server's log. The staging stores of atomic
 // batches, which have names of their own, do not count: no caller got an answer that a batch was stored.
 func (e *Server) noteWriteError(format string, args []any) {
-	name, rest, ok := strings.Cut(strings.TrimPrefix(format, "Filestore ["), "] ")
-	if !ok || !strings.HasPrefix(rest, writeError) || !slices.Contains(topology.StreamNames(), name) {
+	name, rest, ok := ofFilestore(format)
+	if !ok || !strings.HasPrefix(rest, writeError) {
 		return
 	}
 	cause := errors.New(rest)
@@ -221,4 +218,10 @@ func (e *Server) noteWriteError(format string, args []any) {
 		return // it lost only what it may lose; the health monitor reopens it
 	}
 	e.latch.note(f)
+}
+
+// ofFilestore finds the stream of ours that a line of the server's log is about, and what follows its name.
+func ofFilestore(format string) (stream, rest string, ok bool) {
+	stream, rest, ok = strings.Cut(strings.TrimPrefix(format, "Filestore ["), "] ")
+	return stream, rest, ok && slices.Contains(topology.StreamNames(), stream)
 }

@@ -11,8 +11,9 @@ import (
 
 // serverLog passes the embedded server's log on to ours. Its fatal lines end a start, never the process.
 type serverLog struct {
-	log     zerolog.Logger
-	onError func(format string, args []any) // called with each error before it is logged
+	log zerolog.Logger
+	// called with each error, and each warning, before it is logged
+	onError, onWarning func(format string, args []any)
 
 	mu   sync.Mutex
 	last string
@@ -26,6 +27,7 @@ func (l *serverLog) Warnf(format string, v ...any) {
 	if strings.HasPrefix(format, plaintextWarning) {
 		return // our credential is random, new at each start, and in a file that only its owner reads
 	}
+	l.onWarning(format, v)
 	l.log.Warn().Msgf(format, v...)
 }
 

@@ -45,6 +45,8 @@ type witness struct {
 	// older build wrote it.
 	Settled time.Time `json:"settled,omitzero"`
 	Streams []mark    `json:"streams"`
+	// Damages were seen while the store was served, and nothing was recovered since.
+	Damages []Damage `json:"damages,omitempty"`
 }
 
 // mark is what a stream held.
@@ -60,6 +62,9 @@ type mark struct {
 	// FirstWritten is when the file of the first block was last written.
 	FirstWritten time.Time      `json:"first_written,omitzero"`
 	Consumers    []consumerMark `json:"consumers,omitempty"`
+
+	// when the stream was made, and its last message stored; not in the file
+	created, lastAt time.Time
 }
 
 // consumerMark is the position of a durable consumer.
@@ -217,6 +222,7 @@ func marksOf(ns *server.Server) ([]mark, error) {
 			m := mark{
 				Name: s.Name, First: s.State.FirstSeq, Last: s.State.LastSeq, Messages: s.State.Msgs,
 				Deleted: uint64(s.State.NumDeleted), //nolint:gosec // a count
+				created: s.Created, lastAt: s.State.LastTime,
 			}
 			if s.Config != nil {
 				m.MaxAge = s.Config.MaxAge
@@ -239,16 +245,19 @@ func marksOf(ns *server.Server) ([]mark, error) {
 // witness keeps the witness of what a server holds, until the function that it returns is called.
 func (e *Server) witness(ns *server.Server) (end func()) {
 	stop, done := make(chan struct{}), make(chan struct{})
-	go func() { defer close(done); e.keepWitness(ns, stop) }()
+	held, _ := marksOf(ns) // without them the first look compares nothing
+	go func() { defer close(done); e.keepWitness(ns, held, stop) }()
 	return sync.OnceFunc(func() { close(stop); <-done })
 }
 
-// keepWitness writes what the store holds, again and again, until stop is closed.
-func (e *Server) keepWitness(ns *server.Server, stop <-chan struct{}) {
+// keepWitness writes what the store holds, again and again, until stop is closed. What it held before must be
+// there.
+func (e *Server) keepWitness(ns *server.Server, held []mark, stop <-chan struct{}) {
 	tick := time.NewTicker(witnessEvery)
 	defer tick.Stop()
 	var seen, written []mark
 	var settled time.Time // of seen
+	told := 0             // how many damages the witness has
 	for {
 		select {
 		case <-stop:
@@ -259,10 +268,17 @@ func (e *Server) keepWitness(ns *server.Server, stop <-chan struct{}) {
 		if err != nil || e.Failure() != nil {
 			continue
 		}
-		if seen != nil && !reflect.DeepEqual(seen, written) {
-			written = seen
+		e.compare(held, now)
+		held = now
+		lost := e.lasting()
+		if e.Failure() != nil {
+			continue
+		}
+		if seen != nil && (!reflect.DeepEqual(seen, written) || len(lost) > told) {
+			written, told = seen, len(lost)
 			e.saveWitness(&witness{
 				Version: witnessVersion, At: time.Now().UTC(), Settled: settled, Streams: e.withBlocks(seen),
+				Damages: lost,
 			})
 		}
 		seen, settled = now, e.settling.note(time.Now().UTC(), now)
@@ -323,6 +339,7 @@ func (e *Server) saveCleanWitness(marks []mark) {
 	settled := e.settling.note(now, marks)
 	w := &witness{
 		Version: witnessVersion, At: now, Clean: true, Settled: settled, Streams: e.withBlocks(marks),
+		Damages: e.lasting(),
 	}
 	for _, m := range w.Streams {
 		for i, c := range m.Consumers {

@@ -35,6 +35,12 @@ func (e *Endpoint) Failed() <-chan struct{} { return e.never }
 // Abandoned returns a channel that is never closed.
 func (e *Endpoint) Abandoned() <-chan struct{} { return e.never }
 
+// Damaged returns nil: nothing of it is ever lost.
+func (e *Endpoint) Damaged(string) error { return nil }
+
+// WentBack does nothing.
+func (e *Endpoint) WentBack(string, uint64) {}
+
 var errDown = errors.New("connection refused: the simulated broker is down")
 
 // InProcessConn opens a connection to the broker.

@@ -75,6 +75,18 @@ func Replace(path string, data []byte) error {
 	return SyncFolder(filepath.Dir(path))
 }
 
+// Copy copies a file as a whole to another path, and makes the folder there.
+func Copy(path, to string) error {
+	b, err := os.ReadFile(path) //nolint:gosec // the operator's own store
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return err
+	}
+	return Replace(to, b)
+}
+
 // SyncFolder syncs a folder, so that the names of its files are durable.
 func SyncFolder(path string) error {
 	d, err := os.Open(path) //nolint:gosec // the operator's own store

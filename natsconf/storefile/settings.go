@@ -102,21 +102,16 @@ func SetPositionAside(folder, consumer, keep string) error {
 }
 
 func setAside(dir, keep string, names ...string) error {
-	if err := os.MkdirAll(keep, 0o700); err != nil {
-		return err
-	}
 	for _, name := range names {
-		b, err := os.ReadFile(filepath.Join(dir, name)) //nolint:gosec // the operator's own store
+		path := filepath.Join(dir, name)
+		err := Copy(path, filepath.Join(keep, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
+		if err == nil {
+			err = os.Remove(path)
+		}
 		if err != nil {
-			return err
-		}
-		if err := Replace(filepath.Join(keep, name), b); err != nil {
-			return err
-		}
-		if err := os.Remove(filepath.Join(dir, name)); err != nil {
 			return err
 		}
 	}

@@ -81,6 +81,9 @@ func (p *Program) readiness(h shared) []web.Check {
 	if p.copier != nil {
 		checks = append(checks, p.copyCheck())
 	}
+	if p.Store.Embedded != nil {
+		checks = append(checks, recordsCheck(p))
+	}
 	return checks
 }
 
@@ -90,6 +93,16 @@ func lostError(why error) error {
 		return errors.New("not connected, reconnecting")
 	}
 	return fmt.Errorf("not connected, reconnecting: %w", why)
+}
+
+// recordsCheck reports damage in the files of the embedded store, also of streams that no session needs.
+func recordsCheck(p *Program) web.Check {
+	return web.Check{Name: "records", Advisory: true, Check: func() (string, error) {
+		for _, f := range p.Store.Embedded.Damages() {
+			return "", &f
+		}
+		return "none is known to be damaged", nil
+	}}
 }
 
 // keysState is the state of keys that were seen until an instant, zero while they are as stored. A doubt
