@@ -46,7 +46,8 @@ var alertLayouts = map[string]string{"one machine": "alerts_one.yml", "many mach
 // and on one machine there are none of these servers.
 var alertsOfOne = map[string]string{
 	"VerifydStoreFailed": "one machine", "VerifydDiskFills": "one machine",
-	"VerifydCopyBehind":     "one machine",
+	"VerifydCopyBehind":   "one machine",
+	"VerifydStoreDamaged": "one machine", "VerifydStoreNotRead": "one machine",
 	"VerifydNATSServerDown": "many machines",
 }
 

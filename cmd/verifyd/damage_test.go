@@ -8,10 +8,14 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
 
 	"verifyd/cmd/verifyd/config"
 	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/scrub"
 	"verifyd/natsconf/topology"
 )
 
@@ -69,4 +73,43 @@ func TestDamageUnderARunningService(t *testing.T) {
 	if status != http.StatusServiceUnavailable || !strings.Contains(string(why), says) {
 		t.Errorf("/readyz: %d %s", status, why)
 	}
+}
+
+// A reading of the store's records finds damage in a stream that no session needs: /readyz, the metrics, the
+// status and an operator event report it, and the service goes on.
+func TestScrubIsReported(t *testing.T) {
+	natstest.NeedsEmbedded(t, "what its files hold")
+	t.Parallel()
+	r := boot(t, func(c *config.Config) { c.StoreScrub = time.Hour })
+	natstest.Publish(t, r.Store.Conn, "notice.a.b", []byte("a notice"))
+	admin := api{base: "http://" + r.Admin}
+	says := func(path, what string) bool {
+		_, _, body := admin.call(t, http.MethodGet, path, "")
+		return strings.Contains(string(body), what)
+	}
+	if _, out, _ := r.run(t, "status"); !says("/readyz", "every record intact") ||
+		!strings.Contains(out, "every record intact") {
+		t.Errorf("before, status: %s", out)
+	}
+	r.harmFirstRecord(t, topology.StreamNotices)
+	s := scrub.New(r.Store.Embedded, time.Hour, zerolog.Nop()) // the service's own begins in an hour
+	if err := s.PassOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for path, what := range map[string]string{
+		"/readyz":  "a part of the store that no session needs is damaged",
+		"/metrics": "verifyd_store_damaged_records",
+	} {
+		if !says(path, what) {
+			t.Errorf("%s does not have %q", path, what)
+		}
+	}
+	err := r.Alarms.CheckOnce(t.Context())
+	if err != nil || !strings.Contains(r.log.String(), "store.damaged") {
+		t.Errorf("no operator event, %v", err)
+	}
+	if _, out, _ := r.run(t, "status"); !strings.Contains(out, "no session needs is damaged") {
+		t.Errorf("status: %s", out)
+	}
+	r.begin(t) // sessions start as before
 }

@@ -151,6 +151,12 @@ func (f *files) judge(s storefile.Stream, w *witness) (damages []Damage) {
 			{Stream: s.Name, What: "its files are gone", Lost: m.Messages, First: m.First, To: w.At},
 		}
 	}
+	return append(f.judgeRecords(s, w), judgeBlocks(s, m, w)...)
+}
+
+// judgeRecords returns what a stream lacks, as far as its records show.
+func (f *files) judgeRecords(s storefile.Stream, w *witness) (damages []Damage) {
+	m := w.mark(s.Name)
 	for _, h := range s.Holes {
 		damages = append(damages, Damage{
 			Stream: s.Name, What: fmt.Sprintf("%d bytes at offset %d are damaged", h.Bytes, h.Offset),
@@ -176,7 +182,21 @@ func (f *files) judge(s storefile.Stream, w *witness) (damages []Damage) {
 			First: first.First, From: first.From, To: last.To,
 		})
 	}
-	return append(damages, judgeBlocks(s, m, w)...)
+	return damages
+}
+
+// Examine reads the records of a stream that is being served, and returns what is damaged, or seems so while
+// it is being written. After each file it calls pause, whose error ends it.
+func (f *files) Examine(stream string, pause func() error) ([]Damage, error) {
+	w, err := readWitness(f.dataDir) // first, since the files only grow meanwhile
+	if err != nil && !errors.Is(err, errNoWitness) {
+		return nil, err
+	}
+	s, err := storefile.ScanSlowly(f.streamFolder(stream), stream, pause)
+	if err != nil {
+		return nil, err
+	}
+	return f.judgeRecords(s, w), nil
 }
 
 // judgeBlocks reports a block that is missing before or between others. A block is removed when all its

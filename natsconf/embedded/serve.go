@@ -63,7 +63,7 @@ func (e *Server) Serve(ctx context.Context) error {
 			close(e.gone)
 			e.log.Error().Err(cause).Msg("the store has failed")
 			witnessed()
-			e.losses.save()
+			e.save()
 			// the server itself goes on, so that commands can ask this process for its state
 			_ = ns.ShutdownJetStream()
 			<-ctx.Done()

@@ -48,6 +48,8 @@ type Process struct {
 	// of a dispatcher: hosts where something waits or that do not answer, the worst first
 	Hosts []Host `json:"hosts,omitempty"`
 	Copy  *Copy  `json:"copy,omitempty"` // of a process that keeps a copy of its store elsewhere
+	// of a process that reads the records of its store again
+	Records *Records `json:"records,omitempty"`
 	// of a dispatcher: the whole service's, as last measured
 	Backlog *Backlog `json:"backlog,omitempty"`
 	// of a dispatcher: the deliveries that it has handed in because no dispatcher had them; nil if none
@@ -95,6 +97,21 @@ func (c Copy) String() string {
 		text += ", on the filesystem of the store: it is lost with that disk"
 	}
 	return text
+}
+
+// Records is what is known of the records in an embedded store's files.
+type Records struct {
+	Read    time.Time `json:"read"`    // when all of them had been read the last time
+	Damaged int       `json:"damaged"` // places that were found damaged
+}
+
+// String describes the records in a line.
+func (r Records) String() string {
+	text := "every record intact"
+	if r.Damaged > 0 {
+		text = fmt.Sprintf("%d damaged places", r.Damaged)
+	}
+	return text + " at " + r.Read.Format(time.RFC3339)
 }
 
 // Failure is a check of /readyz that fails.

@@ -52,16 +52,24 @@ const BlockFolder = "msgs"
 
 // Scan reads all block files of a stream, from its folder. It fails if a file cannot be read.
 func Scan(folder, name string) (Stream, error) {
+	return ScanSlowly(folder, name, func() error { return nil })
+}
+
+// ScanSlowly is Scan for a stream that is being served: after each file it calls pause, whose error ends it.
+func ScanSlowly(folder, name string, pause func() error) (Stream, error) {
 	s := Stream{Name: name}
 	numbers, err := Blocks(folder)
 	if err != nil {
 		return s, err
 	}
-	s.Blocks = numbers
 	w := &walker{s: &s}
 	for _, n := range numbers {
 		path := BlockPath(folder, n)
 		buf, err := os.ReadFile(path) //nolint:gosec // the operator's own store
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // all of its messages have left the stream since the files were listed
+		}
+		s.Blocks = append(s.Blocks, n)
 		if err != nil {
 			return s, fmt.Errorf("read block %d of %s: %w", n, name, err)
 		}
@@ -72,6 +80,9 @@ func Scan(folder, name string) (Stream, error) {
 		b.walk(w.take, func(h hole) {
 			w.open = append(w.open, Hole{File: path, Offset: h.start, Bytes: h.end - h.start})
 		})
+		if err := pause(); err != nil {
+			return s, err
+		}
 	}
 	w.end()
 	return s, nil

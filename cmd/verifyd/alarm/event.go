@@ -18,6 +18,7 @@ const (
 	FactsUnreadable    Type = "facts.unreadable"
 	CopyBehind         Type = "copy.behind"
 	ClockOff           Type = "clock.off"
+	StoreDamaged       Type = "store.damaged"
 )
 
 // Status reports whether a cause persists.

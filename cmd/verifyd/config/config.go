@@ -74,7 +74,8 @@ type Config struct {
 	Traces         *trace.Config // nil: no tracing
 	TraceReceivers bool
 	Alarms         Alarms
-	CopyTo         string // folder of the store's copy; empty: none
+	CopyTo         string        // folder of the store's copy; empty: none
+	StoreScrub     time.Duration // how often the embedded store's records are read again; 0: never
 
 	Now func() time.Time // set by tests; nil: the store's time
 }
@@ -89,7 +90,7 @@ func (s Settings) Config(log zerolog.Logger) (Config, error) {
 	s.callbackConfig(&c, &f)
 	s.limitConfig(&c, &f)
 	c.Alarms = s.alarmSettings.config(&f, c.CallbackPolicy)
-	c.CopyTo = s.copySettings.config(&f, c.Store)
+	c.CopyTo, c.StoreScrub = s.copySettings.config(&f, c.Store), s.scrub(&f)
 	c.Traces, c.TraceReceivers = s.traceSettings.config(&f), s.TraceCallbacks
 	c.Certificates = certificates(map[string]string{
 		"nats-ca-file": s.NATSCAFile, "network-ca-file": s.NetworkCAFile,

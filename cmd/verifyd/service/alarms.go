@@ -49,7 +49,7 @@ const (
 func (p *Program) startAlarms(h shared) {
 	sources := []func(context.Context) []alarm.Condition{storeWatch(h.gauge), watchStreams(p),
 		watchNetworks(p), p.Unreadables.Conditions, p.copyWatch,
-		watchClock(p.Store.Conn.Clock)}
+		watchClock(p.Store.Conn.Clock), recordsWatch(p)}
 	if p.quota != nil {
 		sources = append(sources, quotaWatch(p.quota))
 	}

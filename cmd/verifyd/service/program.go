@@ -22,6 +22,7 @@ import (
 	"verifyd/edge/limit"
 	"verifyd/natsconf"
 	"verifyd/natsconf/provision"
+	"verifyd/natsconf/scrub"
 	"verifyd/natsconf/storestate"
 	"verifyd/natsconf/transfer"
 	"verifyd/sessions/pauses"
@@ -51,6 +52,7 @@ type Program struct {
 	// of what accounts are notified of; nil: this process delivers nothing
 	AccountAlarms *alarm.Keeper
 	copier        *transfer.Copier // nil: there is no copy of the store
+	scrubber      *scrub.Scrubber  // nil: the store's records are not read again
 	quota         *limit.Quota     // nil if this process runs no edge
 
 	notices *notice.Queue

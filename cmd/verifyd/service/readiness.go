@@ -95,16 +95,6 @@ func lostError(why error) error {
 	return fmt.Errorf("not connected, reconnecting: %w", why)
 }
 
-// recordsCheck reports damage in the files of the embedded store, also of streams that no session needs.
-func recordsCheck(p *Program) web.Check {
-	return web.Check{Name: "records", Advisory: true, Check: func() (string, error) {
-		for _, f := range p.Store.Embedded.Damages() {
-			return "", &f
-		}
-		return "none is known to be damaged", nil
-	}}
-}
-
 // keysState is the state of keys that were seen until an instant, zero while they are as stored. A doubt
 // about them that lasts longer than requests wait is an error: no key is accepted meanwhile.
 func keysState(blindSince time.Time, inDoubt bool, pause time.Duration) (string, error) {
@@ -142,7 +132,7 @@ func presenceOf(p *Program, h shared, checks []web.Check) func() fleet.Process {
 			now.Degraded = append(now.Degraded, fleet.Failure{Check: f.Name, Reason: f.Reason})
 		}
 		now.Store.Used, now.Store.Limit = h.gauge.Use()
-		now.Copy, now.Certificates = copyState(p), certificates(p)
+		now.Copy, now.Records, now.Certificates = copyState(p), recordsOf(p), certificates(p)
 		if p.sender != nil {
 			now.Hosts, now.Backlog, now.Strays = p.sender.Hosts(), p.sender.Backlog(), p.sender.Strays()
 		}

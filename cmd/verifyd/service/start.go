@@ -216,6 +216,7 @@ func (p *Program) startCore(ctx context.Context) (shared, error) {
 	if p.Store.Embedded != nil {
 		p.add("watchdog", supervise.New("store watchdog",
 			storestate.NewHealthMonitor(p.Store.Embedded.Fail, append(h.writers, events)...)))
+		startScrubber(p)
 	}
 	p.Mirror = h.mirror
 	h.mirror.Measure(p.Registry)

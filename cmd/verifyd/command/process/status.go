@@ -125,9 +125,10 @@ type StatusDoc struct {
 	Backlog   backlogDoc      `json:"backlog"`
 	Verdicts  verdictsDoc     `json:"verdicts"`
 	Store     fleet.StoreUse  `json:"store"`
-	Copy      *fleet.Copy     `json:"copy"`   // of an embedded store, elsewhere; null if there is none
-	Hosts     []fleet.Host    `json:"hosts"`  // whose breaker is not closed
-	Paused    []pauses.Pause  `json:"paused"` // by an operator
+	Copy      *fleet.Copy     `json:"copy"`    // of an embedded store, elsewhere; null if there is none
+	Records   *fleet.Records  `json:"records"` // of an embedded store; null if they are not read again
+	Hosts     []fleet.Host    `json:"hosts"`   // whose breaker is not closed
+	Paused    []pauses.Pause  `json:"paused"`  // by an operator
 	// Certificates that processes use, each as the process reports it whose expires first; never null
 	Certificates []certificate.Certificate `json:"certificates"`
 }
@@ -186,7 +187,7 @@ func readStatus(ctx context.Context, st *store.Store, o topology.Options) (*Stat
 	for _, p := range doc.Processes {
 		// for an embedded store only its process has it
 		doc.Store.Limit = cmp.Or(doc.Store.Limit, p.Store.Limit)
-		doc.Copy = cmp.Or(doc.Copy, p.Copy)
+		doc.Copy, doc.Records = cmp.Or(doc.Copy, p.Copy), cmp.Or(doc.Records, p.Records)
 	}
 	health := provision.Ensurer{Conn: st.Conn, Topology: topology.New(o)}.Health(ctx)
 	doc.judge(health)

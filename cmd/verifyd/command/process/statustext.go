@@ -142,6 +142,9 @@ func (d *StatusDoc) draw(out io.Writer) error {
 	if d.Copy != nil {
 		_, _ = fmt.Fprintf(w, "Copy\t%s\n", d.Copy)
 	}
+	if d.Records != nil {
+		_, _ = fmt.Fprintf(w, "Records\t%s\n", d.Records)
+	}
 	_, _ = fmt.Fprintf(w,
 		"Backlog\t%d waiting, %d with dispatchers, %d scheduled; the oldest has waited %s\n",
 		d.Backlog.Waiting, d.Backlog.Given, d.Backlog.Scheduled, d.age())
