@@ -48,7 +48,7 @@ var alertsOfOne = map[string]string{
 	"VerifydStoreFailed": "one machine", "VerifydDiskFills": "one machine",
 	"VerifydCopyBehind":   "one machine",
 	"VerifydStoreDamaged": "one machine", "VerifydStoreNotRead": "one machine",
-	"VerifydNATSServerDown": "many machines",
+	"VerifydNATSServerDown": "many machines", "VerifydCertificateExpiresNow": "many machines",
 }
 
 // Prometheus's own tool accepts the alerts' rules. They fire when they should, and not otherwise.

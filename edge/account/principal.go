@@ -22,8 +22,7 @@ var (
 	// actions that they may not take meanwhile.
 	ErrDisabled = errors.New("the account is disabled")
 	// ErrNotReady: the mirror has not yet seen all keys, or the key was valid and may have been revoked
-	// since, or was unknown and may have been made since; the caller waits a moment, and answers 503 in the
-	// end.
+	// since; the caller waits a moment, and answers 503 in the end.
 	ErrNotReady = errors.New("which keys are valid is not known at the moment")
 )
 

@@ -1,5 +1,5 @@
 // Package leadership decides whether the server that answers for a stream is still its only leader. A leader
-// that was cut off from the others, or stopped for a while, goes on answering reads for up to ten seconds,
+// that was cut off from the others, or stopped for a while, goes on answering reads for up to 20 s,
 // though another one may be elected after four and acknowledge what the first does not have. What it finds is
 // old at worst, and a write that is based on it is refused. But what it does not find may well be there: so
 // natsconf takes "not found" only from a leader that so many followers have answered within two seconds that
@@ -97,7 +97,8 @@ func (l *Leaders) Await(ctx context.Context, stream string) error {
 		l.mu.Lock()
 		s := l.of(stream)
 		asking, err, known := s.asking, s.err, time.Now().Before(s.until)
-		mine := asking == nil && !known && ctx.Err() == nil
+		ended := ctx.Err() // once: whoever takes the question asks it
+		mine := asking == nil && !known && ended == nil
 		if mine {
 			s.asking = make(chan struct{})
 		}
@@ -105,8 +106,8 @@ func (l *Leaders) Await(ctx context.Context, stream string) error {
 		switch {
 		case known:
 			return nil
-		case ctx.Err() != nil:
-			return errors.Join(err, ctx.Err())
+		case ended != nil:
+			return errors.Join(err, ended)
 		case mine:
 			l.askOnce(ctx, stream, s)
 		default:
@@ -121,10 +122,23 @@ func (l *Leaders) Await(ctx context.Context, stream string) error {
 // askOnce asks the leader of a stream. A question that did not help ends after a pause.
 func (l *Leaders) askOnce(ctx context.Context, stream string, s *leader) {
 	asked := time.Now() // before the question: the answer is older when it comes
+	var until time.Time
+	var err error
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if s.err = err; err == nil {
+			s.until = until
+		}
+		close(s.asking)
+		s.asking = nil
+	}()
 	try, cancel := context.WithTimeout(ctx, askFor)
 	defer cancel()
-	ago, alone, err := l.ask(try, stream)
-	until := asked.Add(Within - ago)
+	var ago time.Duration
+	var alone bool
+	ago, alone, err = l.ask(try, stream)
+	until = asked.Add(Within - ago)
 	switch {
 	case err != nil:
 	case alone:
@@ -138,13 +152,6 @@ func (l *Leaders) askOnce(ctx context.Context, stream string, s *leader) {
 		case <-ctx.Done():
 		}
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if s.err = err; err == nil {
-		s.until = until
-	}
-	close(s.asking)
-	s.asking = nil
 }
 
 // of returns what is known of a stream's leader. l.mu is held.

@@ -73,6 +73,35 @@ func (a *asked) ask(ctx context.Context, _ string) (time.Duration, bool, error) 
 	}
 }
 
+// endsLater is a context that ends after it was asked a few times.
+type endsLater struct {
+	context.Context
+	left int
+}
+
+func (c *endsLater) Err() error {
+	if c.left--; c.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// A caller that ends at whatever moment leaves the question to the others.
+func TestCallerThatEndsLeavesTheQuestion(t *testing.T) {
+	t.Parallel()
+	for left := range 5 {
+		synctest.Test(t, func(t *testing.T) {
+			l := leadership.New((&asked{alone: true}).ask)
+			_ = l.Await(&endsLater{t.Context(), left}, "ONE")
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if err := l.Await(ctx, "ONE"); err != nil {
+				t.Errorf("after one that ended at its look %d: %v", left+1, err)
+			}
+		})
+	}
+}
+
 // A leader is taken for the only one until two seconds after a majority answered it, counted from before the
 // question. Callers share the question.
 func TestLeaderThatIsHeard(t *testing.T) {

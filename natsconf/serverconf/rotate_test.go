@@ -1,6 +1,7 @@
 package serverconf_test
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -90,10 +91,7 @@ func TestRotationNeedsNoRestart(t *testing.T) {
 	conn, first := edge.connect(t, e.URL), edge.user(t)
 	for range 2 {
 		before := edge.user(t)
-		if err := serverconf.Rotate(e.Credentials); err != nil {
-			t.Fatal(err)
-		}
-		e.Reload(t)
+		rotate(t, e)
 		if user := works(t, conn); user != before {
 			t.Errorf("as %s, want %s", user, before)
 		}
@@ -131,10 +129,7 @@ func TestOldUsersAreLetInUntilTheyAreRetired(t *testing.T) {
 		t.Fatal(err)
 	}
 	old := newMachine(t, e, permission.RoleMonitor)
-	if err := serverconf.Rotate(e.Credentials); err != nil {
-		t.Fatal(err)
-	}
-	e.Reload(t)
+	rotate(t, e)
 	for range 2 { // a repeat, as of each upgrade, keeps both
 		old.connect(t, e.URL).Close()
 		e.Connect(t, permission.RoleMonitor).Close()
@@ -186,4 +181,36 @@ func TestSeedsThatAreReplacedByHand(t *testing.T) {
 	if third := users(); third.Newest() != first.Newest() || len(third.Old) > 0 || len(third.Names) != 2 {
 		t.Errorf("after it was put back: %+v, before %+v", third, first)
 	}
+}
+
+// rotate does what verifyd prepare --rotate does, and lets the servers reload. In between they have the new
+// users, and the seeds are the old ones, also after an interruption and a repeat.
+func rotate(t *testing.T, e natstest.External) {
+	t.Helper()
+	before, err := os.ReadFile(e.Credential(permission.RoleEdge))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := serverconf.Rotate(e.Credentials); err != nil {
+		t.Fatal(err)
+	}
+	e.Reload(t)
+	seed := func() []byte {
+		t.Helper()
+		text, err := os.ReadFile(e.Credential(permission.RoleEdge))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	if !bytes.Equal(before, seed()) {
+		t.Error("the seed is replaced before the servers know its user")
+	}
+	if err := serverconf.Place(e.Credentials); err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Equal(before, seed()) {
+		t.Error("the seed is not replaced")
+	}
+	e.Reload(t)
 }

@@ -56,6 +56,9 @@ func EnsureUsers(dir string) (map[permission.Role]Users, error) {
 				return nil, fmt.Errorf("make the credential of the %s: %w", role, err)
 			}
 		}
+		if _, err := os.Stat(path + rotated); err == nil {
+			path += rotated // a rotation was interrupted
+		}
 		name, err := natsconf.CredentialUser(path)
 		if err != nil {
 			return nil, err
@@ -67,7 +70,11 @@ func EnsureUsers(dir string) (map[permission.Role]Users, error) {
 	return users, writeUsers(dir, users)
 }
 
-// Rotate makes a new user for each role. The ones before it are let in until Retire.
+// rotated ends the name of a new seed until Place.
+const rotated = ".rotated"
+
+// Rotate makes a new user for each role. The ones before it are let in until Retire. The new seeds replace
+// the old ones at Place, when the servers' configuration has their users.
 func Rotate(dir string) error {
 	users, err := EnsureUsers(dir)
 	if err != nil {
@@ -81,12 +88,23 @@ func Rotate(dir string) error {
 		return err
 	}
 	for _, role := range permission.Roles() {
-		if err := makeSeed(SeedFile(dir, role)); err != nil {
+		if err := makeSeed(SeedFile(dir, role) + rotated); err != nil {
 			return fmt.Errorf("make the credential of the %s: %w", role, err)
 		}
 	}
 	_, err = EnsureUsers(dir)
 	return err
+}
+
+// Place puts the seeds of a rotation in the place of the old ones. A repeat changes nothing.
+func Place(dir string) error {
+	for _, role := range permission.Roles() {
+		path := SeedFile(dir, role)
+		if err := os.Rename(path+rotated, path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("replace the credential of the %s: %w", role, err)
+		}
+	}
+	return nil
 }
 
 // Retire ends the users of before each rotation. A repeat changes nothing.
@@ -146,10 +164,15 @@ func Put(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("create the folder: %w", err)
 	}
-	if err := os.WriteFile(path+".new", content, 0o600); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) //nolint:gosec // the operator's
+	if err == nil {
+		_, err = f.Write(content)
+		err = errors.Join(err, f.Sync(), f.Close()) // a power cut must not leave an empty file
 	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil

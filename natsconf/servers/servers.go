@@ -129,7 +129,8 @@ func (s *Servers) connect(ctx context.Context, at string) (state tls.ConnectionS
 	}
 	d, closed := &dialer{ctx: ctx}, make(chan struct{})
 	nc, err := nats.Connect(at, slices.Concat(options, []nats.Option{
-		nats.NoReconnect(), nats.SetCustomDialer(d),
+		// else the client would go on to a server that this one names, and answer for that
+		nats.NoReconnect(), nats.IgnoreDiscoveredServers(), nats.SetCustomDialer(d),
 		nats.ClosedHandler(func(*nats.Conn) { close(closed) }),
 	})...)
 	if err != nil && d.failure != nil {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"maps"
 	"net"
 	"slices"
@@ -187,6 +188,44 @@ func TestVaryingReasonIsLoggedOnce(t *testing.T) {
 	if n := log.count(unusable); len(seen) != 3 || n != 1 {
 		t.Errorf("%d lines of %q", n, slices.Collect(maps.Keys(seen)))
 	}
+}
+
+// A server of a cluster that lets nobody in is not taken for another one, which it names.
+func TestServerIsNotTakenForAnother(t *testing.T) {
+	t.Parallel()
+	open := speak(t, "INFO {}", "PONG")
+	closed := speak(t, fmt.Sprintf(`INFO {"connect_urls":[%q]}`, open), "-ERR 'Authorization Violation'")
+	s := servers.New("nats://"+closed, none, zerolog.Nop())
+	s.Look(t.Context())
+	if err := s.Unusable(); err == nil || !strings.Contains(err.Error(), "uthorization") {
+		t.Errorf("it is taken for one that can be used: %v", err)
+	}
+}
+
+// speak is a server that begins with a line, and answers each client's first PING with another.
+func speak(t *testing.T, info, answer string) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = fmt.Fprintf(c, "%s\r\n", info)
+			for from, line := bufio.NewReader(c), ""; line != "PING\r\n" && err == nil; {
+				line, err = from.ReadString('\n')
+			}
+			_, _ = fmt.Fprintf(c, "%s\r\n", answer)
+			_, _ = c.Read(make([]byte, 1)) // until the client leaves
+			_ = c.Close()
+		}
+	}()
+	return l.Addr().String()
 }
 
 // A start that fails says why at each server, in its log and in its error.

@@ -130,7 +130,8 @@ func (st *Eraser) isErasable(ctx context.Context, s sessions.Session, e *Erasure
 		return false, err
 	}
 	ended := !v.CompletedAt.IsZero() || v.Reason == sessions.UnreadableReason
-	if !ended && st.Now().Before(s.ExpiresAt) || v.Delivery.State == facts.DeliveryDue ||
+	// An outcome that cannot be read is not read first by processes that remember the record.
+	if v.CompletedAt.IsZero() && st.Now().Before(s.ExpiresAt) || v.Delivery.State == facts.DeliveryDue ||
 		v.Delivery.State == facts.DeliveryClaimed {
 		e.Open++
 		return false, nil

@@ -39,6 +39,10 @@ func (st *Recovery) CloseUnfinished(ctx context.Context, written time.Time) (del
 // expireOpen makes the sessions expire now that were open at an instant and have not expired since. It
 // returns how many were open: they could be completed, and have no outcome.
 func (st *Recovery) expireOpen(ctx context.Context, at time.Time) (n int, err error) {
+	now := st.Instant()
+	if now.Before(at) { // the backup's instant is that of another machine's clock
+		at = now
+	}
 	stream := topology.BucketStream(topology.BucketSessions)
 	_, last, err := st.Conn.Bounds(ctx, stream)
 	if err != nil {
@@ -60,7 +64,6 @@ func (st *Recovery) expireOpen(ctx context.Context, at time.Time) (n int, err er
 	if err != nil {
 		return 0, err
 	}
-	now := st.Instant()
 	for subject, r := range open {
 		id, _ := recordOf(subject)
 		switch _, err := st.Conn.Last(ctx, topology.StreamCompletions, records.CompletionSubject(id)); {

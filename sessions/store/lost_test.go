@@ -192,6 +192,24 @@ func TestRestoreCountsWhatWasOpen(t *testing.T) {
 	}
 }
 
+// A backup whose instant is ahead of the store's time, as another machine's clock made it, leaves no session
+// open that could still be completed.
+func TestRestoreOfABackupFromTheFuture(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	h.clock.stop()
+	open, _ := h.create(t)
+	h.clock.Advance(sessions.Lifetime / 2)
+	written := h.clock.Now().Add(sessions.Lifetime)
+	if _, n, err := h.store.CloseUnfinished(t.Context(), written); err != nil || n != 1 {
+		t.Errorf("%d sessions were open, %v", n, err)
+	}
+	v, err := newStore(t, h).ReadOutcome(t.Context(), open.ID)
+	if err != nil || v.State != sessions.Expired {
+		t.Errorf("a session that was open: %+v, %v", v, err)
+	}
+}
+
 // A claim is open until its result comes, whichever read has found it. What is no claim has no owner.
 func TestOpenClaims(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -103,9 +104,14 @@ func New(c *natsconf.Conn, key secretbox.Key, log zerolog.Logger) *Mirror {
 	}
 }
 
+// errUnknownYet: the key is not known, and may have been made since the store was last seen. It is not waited
+// for: anybody with made-up keys would take the places of others.
+var errUnknownYet = fmt.Errorf("the key is not known, and new ones cannot be seen: %w",
+	natsconf.ErrUnavailable)
+
 // Lookup returns the principal of an API key. The instant of the call decides whether the key has expired.
 // Its errors are secrets.ErrMalformedKey, and account's ErrUnknownKey, ErrRevokedKey, *ExpiredKeyError,
-// ErrDisabled and ErrNotReady; and natsconf.ErrNewer, to ask an edge of that build.
+// ErrDisabled and ErrNotReady; natsconf.ErrNewer, to ask an edge of that build; and natsconf.ErrUnavailable.
 func (m *Mirror) Lookup(secret string) (account.Principal, error) {
 	d, _, err := secrets.ParseKey(secret)
 	if err != nil {
@@ -122,7 +128,7 @@ func (m *Mirror) Lookup(secret string) (account.Principal, error) {
 	}
 	unknown := account.ErrUnknownKey
 	if inDoubt || blind {
-		unknown = account.ErrNotReady // it may have been made since
+		unknown = errUnknownYet
 	}
 	k, ok := s.keys[d]
 	if !ok {

@@ -120,9 +120,9 @@ func unknownKeyWhileTheStoreIsSilent(t *testing.T) {
 	is(known, nil)
 	is(stranger, account.ErrUnknownKey)
 	silent.Store(true)
-	is(stranger, account.ErrNotReady)
+	is(stranger, natsconf.ErrUnavailable)
 	later := made()
-	for secret, want := range map[string]error{known: nil, later: account.ErrNotReady} {
+	for secret, want := range map[string]error{known: nil, later: natsconf.ErrUnavailable} {
 		if _, err := mirror.Lookup(secret); !errors.Is(err, want) {
 			t.Errorf("of a silent store: %v, want %v", err, want)
 		}

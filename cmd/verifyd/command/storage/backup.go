@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"time"
 
 	"verifyd/cmd/verifyd/command"
 	"verifyd/cmd/verifyd/config"
@@ -113,7 +112,7 @@ func (b Backup) write(ctx context.Context, st *store.Store, w io.Writer) (made m
 		return made, err
 	}
 	h := transfer.Header{
-		Running: running, Store: standing.Store, CreatedAt: time.Now().UTC(), Build: version.Text(),
+		Running: running, Store: standing.Store, CreatedAt: st.Conn.Clock.Now().UTC(), Build: version.Text(),
 		Leaving: standing.State != "" && standing.State != storestate.StateOpen,
 	}
 	if b.WithMasterKey {

@@ -68,6 +68,9 @@ func (p Prepare) Run(c command.Console) error {
 	if err := put(p.Dir, "nats", accountsFile, accounts); err != nil {
 		return err
 	}
+	if err := serverconf.Place(p.Dir); err != nil { // their users are in the configuration now
+		return err
+	}
 	if len(p.NATSServers) > 0 {
 		password, err := kept(p.Dir, "nats", "routes.secret", rand.Text)
 		if err != nil {
