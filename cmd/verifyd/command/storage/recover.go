@@ -92,7 +92,8 @@ func endRecovery(ctx context.Context, c command.Console, s *store.Store) error {
 				"Of these, callbacks that had not ended and cannot be sent: %d.\n", k.Sessions,
 			k.Undelivered)
 	}
-	inFlight, _, uncounted := s.Reader().OpenClaims(ctx, 1, nil) // none of the deliveries that were ended above
+	// none of the deliveries that were ended above
+	inFlight, _, uncounted := s.Reader().OpenClaims(ctx, 1, nil)
 	found, err := s.Accounts.Reconcile(ctx, access.Operator(""))
 	if err != nil {
 		return err
