@@ -51,8 +51,12 @@ type flaw struct {
 func (f flaw) String() string {
 	switch {
 	case f.position:
-		return fmt.Sprintf("%s: the position of consumer %s cannot be read; a start removes it, "+
-			"and no message is lost", f.stream, f.consumer)
+		lost := "no message is lost"
+		if f.consumer == topology.ConsumerAudit { // it begins with what is new
+			lost = "accounts may not be notified of changes that were waiting"
+		}
+		return fmt.Sprintf("%s: the position of consumer %s cannot be read; a start removes it, and %s",
+			f.stream, f.consumer, lost)
 	case f.consumer != "":
 		return fmt.Sprintf("%s: the settings of consumer %s do not match their checksum; a start "+
 			"makes them anew, and no message is lost", f.stream, f.consumer)
@@ -128,6 +132,10 @@ func (f *Failure) Error() string {
 
 func (f *Failure) damageText(d Damage) string {
 	at := f.At.UTC().Format(time.RFC3339)
+	if slices.Contains(topology.Unsynced, d.Stream) {
+		return fmt.Sprintf("timelines, or when keys were last used, may be incomplete, seen at %s (%s): the "+
+			"next start mends it", at, d)
+	}
 	if slices.Contains(aside, d.Stream) {
 		return fmt.Sprintf("a part of the store that no session needs is damaged, seen at %s (%s): nothing "+
 			"is read from it or written to it; stop verifyd and run verifyd recover", at, d)
@@ -165,9 +173,12 @@ func newLatch() *latch { return &latch{failed: make(chan struct{})} }
 func (l *latch) note(f *Failure) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.failure == nil {
+	switch {
+	case l.failure == nil:
 		l.failure = f
 		close(l.failed)
+	case l.failure.Full() && !f.Full(): // that one ends, this one does not
+		l.failure = f
 	}
 }
 

@@ -88,11 +88,12 @@ type Server struct {
 	endpoint   Endpoint
 	port       int
 
-	failed  chan error    // receives what Fail was called with
-	probe   *probe        // of the data directory's filesystem
-	latch   *latch        // the first failure to write
-	gone    chan struct{} // closed if that was not a full disk
-	staging *staging
+	failed    chan error    // receives what Fail was called with
+	probe     *probe        // of the data directory's filesystem
+	latch     *latch        // the first failure to write
+	gone      chan struct{} // closed if that was not a full disk
+	abandoned sync.Once
+	staging   *staging
 
 	mu      sync.Mutex
 	running *server.Server

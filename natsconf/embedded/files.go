@@ -87,7 +87,8 @@ func (f *files) inspect() (*inspection, error) {
 				damages = append(damages, d)
 			}
 		}
-		flaws, err := findFlaws(f.streamFolder(name), name, w.mark(name))
+		// a recovery forgets the positions, and so needs files that can be read
+		flaws, err := findFlaws(f.streamFolder(name), name, w.mark(name), !f.recovering)
 		if err != nil {
 			return nil, err
 		}
@@ -100,8 +101,8 @@ func (f *files) inspect() (*inspection, error) {
 }
 
 // findFlaws returns the settings of a stream and its consumers that are damaged, and the positions that
-// cannot be read and are not known otherwise.
-func findFlaws(folder, stream string, m *mark) (flaws []flaw, err error) {
+// cannot be read and are not known otherwise: by the stream's mark, if that is used.
+func findFlaws(folder, stream string, m *mark, used bool) (flaws []flaw, err error) {
 	consumers, err := storefile.Consumers(folder)
 	if err != nil {
 		return nil, err
@@ -114,7 +115,7 @@ func findFlaws(folder, stream string, m *mark) (flaws []flaw, err error) {
 		if !intact {
 			flaws = append(flaws, flaw{stream: stream, consumer: c, keep: m.maxAge()})
 		}
-		if c == "" || m.knows(c) {
+		if c == "" || used && m.knows(c) {
 			continue
 		}
 		if intact, err = storefile.PositionReadable(folder, c); err != nil {
@@ -158,6 +159,9 @@ func (f *files) judge(s storefile.Stream, w *witness) (damages []Damage) {
 func (f *files) judgeRecords(s storefile.Stream, w *witness) (damages []Damage) {
 	m := w.mark(s.Name)
 	for _, h := range s.Holes {
+		if m != nil && h.Gap.Last > 0 && h.Gap.Last < m.First {
+			continue // what was there had left the stream
+		}
 		damages = append(damages, Damage{
 			Stream: s.Name, What: fmt.Sprintf("%d bytes at offset %d are damaged", h.Bytes, h.Offset),
 			File: f.relative(h.File),
@@ -172,7 +176,8 @@ func (f *files) judgeRecords(s storefile.Stream, w *witness) (damages []Damage) 
 	}
 	known := uint64(0)
 	if m != nil {
-		known = m.Deleted
+		// the server counts from its first message on, and messages before it may still be in the files
+		known = m.Deleted + missingBefore(s, m.First)
 	}
 	if slices.Contains(neverDeleted, s.Name) && len(s.Holes) == 0 && s.Missing > known &&
 		(m != nil || !s.OwnLives) {
@@ -185,6 +190,17 @@ func (f *files) judgeRecords(s storefile.Stream, w *witness) (damages []Damage) 
 	return damages
 }
 
+// missingBefore counts the sequences without a record before a sequence.
+func missingBefore(s storefile.Stream, first uint64) (n uint64) {
+	for _, g := range s.Gaps {
+		if g.First < first {
+			g.Last = min(g.Last, first-1)
+			n += g.Count()
+		}
+	}
+	return n
+}
+
 // Examine reads the records of a stream that is being served, and returns what is damaged, or seems so while
 // it is being written. After each file it calls pause, whose error ends it.
 func (f *files) Examine(stream string, pause func() error) ([]Damage, error) {
@@ -192,7 +208,8 @@ func (f *files) Examine(stream string, pause func() error) ([]Damage, error) {
 	if err != nil && !errors.Is(err, errNoWitness) {
 		return nil, err
 	}
-	s, err := storefile.ScanSlowly(f.streamFolder(stream), stream, pause)
+	gaps := slices.Contains(neverDeleted, stream)
+	s, err := storefile.ScanSlowly(f.streamFolder(stream), stream, gaps, pause)
 	if err != nil {
 		return nil, err
 	}
@@ -292,7 +309,7 @@ func InspectFiles(dir string) (minor []string, err error) {
 		}
 		f := files{dataDir: dir}
 		damages = append(damages, f.judge(s, nil)...)
-		flaws, err := findFlaws(folder, s.Name, nil)
+		flaws, err := findFlaws(folder, s.Name, nil, false)
 		if err != nil {
 			return err
 		}

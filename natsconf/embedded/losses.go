@@ -26,7 +26,10 @@ type losses struct {
 func (l *losses) add(d Damage) *Failure {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.of(d.Stream) != nil {
+	known := l.of(d.Stream) != nil
+	if known && (d.Kept == "" || slices.ContainsFunc(l.lasting(), func(other Damage) bool {
+		return other.Kept == d.Kept
+	})) {
 		return nil
 	}
 	f := Failure{
@@ -34,6 +37,9 @@ func (l *losses) add(d Damage) *Failure {
 	}
 	all := append(slices.Clone(l.list()), f)
 	l.all.Store(&all)
+	if known { // for its copy of a file
+		return nil
+	}
 	return &f
 }
 
@@ -113,7 +119,7 @@ func (e *Server) WentBack(stream string, seen uint64) {
 // noteLoss notes it if a stream does not hold a sequence any more that was seen in it: sequences never go
 // back.
 func (l *losses) noteLoss(seen uint64, now mark) {
-	if now.Last < seen {
+	if now.Last < seen && !slices.Contains(topology.Unsynced, now.Name) { // those may lose their end
 		l.NoteDamage(Damage{
 			Stream: now.Name, What: whatDropped, Lost: seen - now.Last, First: now.Last + 1,
 			To: time.Now().UTC(),
@@ -145,6 +151,8 @@ func (l *losses) noteRecordError(format string, args []any) {
 			kept := filepath.Join(l.files.keepFolder(stream), filepath.Base(path))
 			if err := storefile.Copy(path, kept); err == nil {
 				d.Kept = l.files.relative(kept)
+			} else {
+				l.files.log.Error().Err(err).Msg("a damaged file could not be copied before it is cut off")
 			}
 		}
 	}
@@ -175,7 +183,7 @@ func (l *losses) compare(held, now []mark) {
 		before := w.mark(m.Name)
 		switch {
 		case before == nil || !before.created.Equal(m.created):
-		case m.Last == before.Last && !m.lastAt.Equal(before.lastAt):
+		case m.Last == before.Last && m.lastAt.After(before.lastAt):
 			l.noteLoss(before.Last+1, m)
 		default:
 			l.noteLoss(before.Last, m)

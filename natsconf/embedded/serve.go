@@ -20,6 +20,7 @@ import (
 // shows them, may not be on the disk.
 func (e *Server) Serve(ctx context.Context) error {
 	if e.isAbandoned() {
+		abandon(e)
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -60,12 +61,11 @@ func (e *Server) Serve(ctx context.Context) error {
 	case <-e.Failed():
 		cause = e.Failure()
 		if e.isAbandoned() {
-			close(e.gone)
-			e.log.Error().Err(cause).Msg("the store has failed")
 			witnessed()
-			e.save()
+			abandon(e)
 			// the server itself goes on, so that commands can ask this process for its state
 			_ = ns.ShutdownJetStream()
+			e.save() // what a reader has found meanwhile
 			<-ctx.Done()
 		}
 	case <-stopped:
@@ -79,11 +79,24 @@ func (e *Server) Serve(ctx context.Context) error {
 	if e.Failure() == nil {
 		e.remember(marks)
 	}
+	if e.isAbandoned() { // since the end began
+		witnessed()
+		abandon(e)
+	}
 	if ctx.Err() != nil {
 		witnessed()
 		e.saveCleanWitness(marks)
 	}
 	return cause
+}
+
+// abandon tells, once, that the store has failed permanently, and records what is lost.
+func abandon(e *Server) {
+	e.abandoned.Do(func() {
+		close(e.gone)
+		e.log.Error().Err(e.Failure()).Msg("the store has failed")
+	})
+	e.save()
 }
 
 // isAbandoned reports whether the store has failed permanently.

@@ -7,6 +7,7 @@ package scrub
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -73,13 +74,18 @@ func (s *Scrubber) Serve(ctx context.Context) error {
 // the failure then, or that of a file.
 func (s *Scrubber) PassOnce(ctx context.Context) error {
 	found := int64(0)
+	var unread error
 	for _, stream := range topology.StreamNames() {
 		if err := s.store.Failure(); err != nil {
 			return err
 		}
 		damages, err := s.examine(ctx, stream)
-		if err != nil {
+		if ctx.Err() != nil {
 			return err
+		}
+		if err != nil { // a file that cannot be read is a damaged place, too
+			found++
+			unread = errors.Join(unread, err)
 		}
 		for _, d := range damages {
 			found++
@@ -88,8 +94,10 @@ func (s *Scrubber) PassOnce(ctx context.Context) error {
 		}
 	}
 	s.damaged.Store(found)
-	s.ended.Store(time.Now().UnixNano())
-	return nil
+	if unread == nil {
+		s.ended.Store(time.Now().UnixNano())
+	}
+	return unread
 }
 
 // examine returns what is damaged in a stream, and stays so.
@@ -104,7 +112,7 @@ func (s *Scrubber) examine(ctx context.Context, stream string) ([]embedded.Damag
 	again, err := s.read(ctx, stream)
 	return slices.DeleteFunc(again, func(d embedded.Damage) bool {
 		return !slices.ContainsFunc(damages, func(before embedded.Damage) bool {
-			return before.File == d.File && before.What == d.What
+			return before.File == d.File && before.What == d.What && before.First == d.First
 		})
 	}), err
 }

@@ -52,17 +52,18 @@ const BlockFolder = "msgs"
 
 // Scan reads all block files of a stream, from its folder. It fails if a file cannot be read.
 func Scan(folder, name string) (Stream, error) {
-	return ScanSlowly(folder, name, func() error { return nil })
+	return ScanSlowly(folder, name, true, func() error { return nil })
 }
 
-// ScanSlowly is Scan for a stream that is being served: after each file it calls pause, whose error ends it.
-func ScanSlowly(folder, name string, pause func() error) (Stream, error) {
+// ScanSlowly is Scan, and calls pause after each file, whose error ends it. Without gaps, Gaps and Missing
+// are left out: streams whose messages are replaced have many.
+func ScanSlowly(folder, name string, gaps bool, pause func() error) (Stream, error) {
 	s := Stream{Name: name}
 	numbers, err := Blocks(folder)
 	if err != nil {
 		return s, err
 	}
-	w := &walker{s: &s}
+	w := &walker{s: &s, gaps: gaps}
 	for _, n := range numbers {
 		path := BlockPath(folder, n)
 		buf, err := os.ReadFile(path) //nolint:gosec // the operator's own store
@@ -112,6 +113,7 @@ func Blocks(folder string) (numbers []uint32, err error) {
 // walker follows the records of a stream's blocks.
 type walker struct {
 	s       *Stream
+	gaps    bool
 	last    uint64 // the highest sequence of a record so far; 0: there was none
 	lastAt  time.Time
 	open    []Hole   // holes after which no record has come yet
@@ -124,7 +126,9 @@ func (w *walker) take(r record, _ []byte) {
 		w.s.Records++
 	}
 	if r.deleted {
-		w.deleted = append(w.deleted, r.Sequence)
+		if w.gaps {
+			w.deleted = append(w.deleted, r.Sequence)
+		}
 		return
 	}
 	if r.Sequence <= w.last { // a message that was moved within the file
@@ -139,7 +143,7 @@ func (w *walker) take(r record, _ []byte) {
 	w.open = nil
 	if w.last == 0 {
 		w.s.First = r.Sequence
-	} else if gap.Last >= gap.First {
+	} else if gap.Last >= gap.First && w.gaps {
 		w.s.Gaps = append(w.s.Gaps, gap)
 	}
 	w.last, w.lastAt = r.Sequence, at

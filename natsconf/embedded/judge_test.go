@@ -1,0 +1,61 @@
+package embedded
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+
+	"github.com/rs/zerolog"
+
+	"verifyd/natsconf/storefile"
+	"verifyd/natsconf/topology"
+)
+
+// A gap, or a damaged place, that a repair or an expiry has left before a stream's first message is no damage.
+func TestWhatHasLeftAStreamIsNotMissed(t *testing.T) {
+	t.Parallel()
+	f := &files{dataDir: t.TempDir()}
+	for first, want := range map[uint64]int{400: 1, 500: 1, 501: 0, 600: 0} {
+		w := &witness{Streams: []mark{{Name: topology.StreamCompletions, First: first, Last: 700, Messages: 1}}}
+		gap := storefile.Gap{First: 500, Last: 500}
+		missing := storefile.Stream{
+			Name: topology.StreamCompletions, First: 1, Last: 700, Missing: 1, Gaps: []storefile.Gap{gap},
+		}
+		if d := f.judgeRecords(missing, w); len(d) != want {
+			t.Errorf("a gap at 500, and the first message is %d: %v", first, d)
+		}
+		damaged := storefile.Stream{
+			Name: topology.StreamCompletions, First: 1, Last: 700, Holes: []storefile.Hole{{Gap: gap}},
+		}
+		if d := f.judgeRecords(damaged, w); len(d) != want {
+			t.Errorf("a damaged place at 500, and the first message is %d: %v", first, d)
+		}
+	}
+}
+
+// Each copy of a file is known, and a failure that lasts is not hidden by a full disk.
+func TestDamagesThatFollow(t *testing.T) {
+	t.Parallel()
+	l := &losses{files: &files{log: zerolog.Nop()}, latch: newLatch()}
+	l.latch.note(&Failure{Stream: "any", Cause: syscall.ENOSPC})
+	for _, d := range []Damage{
+		{Stream: topology.StreamCompletions, File: "1.blk"},
+		{Stream: topology.StreamCompletions, File: "1.blk", Kept: "kept/1.blk"},
+		{Stream: topology.StreamCompletions, File: "2.blk", Kept: "kept/2.blk"},
+		{Stream: topology.StreamCompletions, File: "2.blk", Kept: "kept/2.blk"},
+		{Stream: topology.StreamCompletions, File: "3.blk"},
+	} {
+		l.NoteDamage(d)
+	}
+	if all := l.lasting(); len(all) != 3 {
+		t.Errorf("known are %v", all)
+	}
+	failure, _ := l.latch.get()
+	if damage, ok := errors.AsType[*DamageError](failure.Cause); !ok || damage.Damages[0].File != "1.blk" {
+		t.Errorf("the failure is %v", failure)
+	}
+	l.noteLoss(7, mark{Name: topology.StreamEvents, Last: 6})
+	if d := l.of(topology.StreamEvents); d != nil {
+		t.Errorf("the end of a stream that may lose it: %v", d)
+	}
+}
