@@ -11,12 +11,13 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// A gap, or a damaged place, that a repair or an expiry has left before a stream's first message is no damage.
+// A gap, or a damaged place, before a stream's first message is no damage: a repair has left it, or what was
+// there has expired.
 func TestWhatHasLeftAStreamIsNotMissed(t *testing.T) {
 	t.Parallel()
 	f := &files{dataDir: t.TempDir()}
 	for first, want := range map[uint64]int{400: 1, 500: 1, 501: 0, 600: 0} {
-		w := &witness{Streams: []mark{{Name: topology.StreamCompletions, First: first, Last: 700, Messages: 1}}}
+		w := &witness{Streams: []mark{{Name: topology.StreamCompletions, First: first, Last: 700}}}
 		gap := storefile.Gap{First: 500, Last: 500}
 		missing := storefile.Stream{
 			Name: topology.StreamCompletions, First: 1, Last: 700, Missing: 1, Gaps: []storefile.Gap{gap},

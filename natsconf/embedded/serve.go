@@ -71,11 +71,16 @@ func (e *Server) Serve(ctx context.Context) error {
 	case <-stopped:
 		return errors.New("the embedded NATS server stopped by itself")
 	}
-	// Clients are gone by now: the program stops the server last. Shutdown closes the store; only if we wait
-	// does the next start find it closed.
 	marks, _ := marksOf(ns)
-	ns.Shutdown()
+	ns.Shutdown() // it closes the store; only if we wait does the next start find it closed
 	<-stopped
+	closed(e, marks, ctx.Err() != nil, witnessed)
+	return cause
+}
+
+// closed records what a server that has closed its store held. Clients were gone before: the program stops
+// the server last. ended: the process ends.
+func closed(e *Server, marks []mark, ended bool, witnessed func()) {
 	if e.Failure() == nil {
 		e.remember(marks)
 	}
@@ -83,11 +88,10 @@ func (e *Server) Serve(ctx context.Context) error {
 		witnessed()
 		abandon(e)
 	}
-	if ctx.Err() != nil {
+	if ended {
 		witnessed()
 		e.saveCleanWitness(marks)
 	}
-	return cause
 }
 
 // abandon tells, once, that the store has failed permanently, and records what is lost.
