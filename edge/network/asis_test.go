@@ -2,6 +2,7 @@ package network_test
 
 import (
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 
 	"verifyd/edge/network"
 	"verifyd/edge/network/netsettings"
+	"verifyd/natsconf/natstest"
 )
 
 // oddKeys are keys that providers publish beside the one that they sign with.
@@ -57,6 +59,27 @@ func TestOddKeysAreIgnored(t *testing.T) {
 				t.Errorf("doubts %q, %v", doubts, err)
 			}
 		})
+	}
+}
+
+// What is odd is reported once, as soon as the metadata is known.
+func TestKeeperReportsDoubts(t *testing.T) {
+	s := newStandIn(t)
+	s.metadata = func(m map[string]any) {
+		m["token_endpoint_auth_methods_supported"] = []string{"private_key_jwt"}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	told, ended := make(chan []string, 10), make(chan error, 1)
+	report := func(_ string, doubts []string) { told <- doubts }
+	k := network.NewKeeper([]*network.Network{s.network(t)}, report)
+	go func() { ended <- k.Serve(ctx) }()
+	if doubts := natstest.Receive(t, "it is reported", told); len(doubts) != 1 {
+		t.Errorf("doubts %q", doubts)
+	}
+	stop()
+	natstest.Receive(t, "the keeper ends", ended)
+	if len(told) > 0 {
+		t.Error("it is reported twice")
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -52,10 +53,16 @@ func (t *Error) unreachable() bool {
 // A Keeper keeps the metadata of networks at hand, so that no user waits for them. It fetches them at once,
 // again with growing pauses while a provider is down, and again before they grow old. Networks that are known
 // from their settings need none.
-type Keeper struct{ networks []*Network }
+type Keeper struct {
+	networks []*Network
+	doubts   func(network string, doubts []string)
+}
 
-// NewKeeper returns the keeper of these networks. It does nothing until served.
-func NewKeeper(networks []*Network) *Keeper { return &Keeper{networks} }
+// NewKeeper returns the keeper of these networks. It does nothing until served, and calls doubts with a
+// network's id when what Doubts returns has changed.
+func NewKeeper(networks []*Network, doubts func(network string, doubts []string)) *Keeper {
+	return &Keeper{networks, doubts}
+}
 
 // Serve runs until ctx ends, and returns when everything it started has stopped. A provider that is down is
 // not an error.
@@ -63,7 +70,16 @@ func (k *Keeper) Serve(ctx context.Context) error {
 	var all sync.WaitGroup
 	for _, n := range k.networks {
 		if n.protocol == netsettings.KindOIDC {
-			all.Go(func() { n.keepLoop(ctx) })
+			var known []string
+			all.Go(func() {
+				n.keepLoop(ctx, func() {
+					// a key set that cannot be fetched is reported by the sign-ins
+					if doubts, err := n.Doubts(ctx); err == nil && !slices.Equal(doubts, known) {
+						known = doubts
+						k.doubts(n.ID(), doubts)
+					}
+				})
+			})
 		}
 	}
 	all.Wait()
@@ -71,8 +87,8 @@ func (k *Keeper) Serve(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// keepLoop fetches the metadata until ctx ends.
-func (d *discovery) keepLoop(ctx context.Context) {
+// keepLoop fetches the metadata until ctx ends, and calls kept when it has.
+func (d *discovery) keepLoop(ctx context.Context, kept func()) {
 	failures := 0
 	for {
 		pause := metadataLife * 3 / 4
@@ -81,6 +97,7 @@ func (d *discovery) keepLoop(ctx context.Context) {
 			failures++
 		} else {
 			failures = 0
+			kept()
 		}
 		select {
 		case <-time.After(jitter(pause)):

@@ -165,7 +165,7 @@ func keep(t *testing.T, networks ...*network.Network) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- network.NewKeeper(networks).Serve(ctx) }()
+	go func() { done <- network.NewKeeper(networks, func(string, []string) {}).Serve(ctx) }()
 	return func() {
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {

@@ -84,7 +84,7 @@ func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
 		return nil, err
 	}
 	p.nets = networks
-	p.add("networks", networks.keeper())
+	p.add("networks", networks.keeper(p.Config.Log))
 	attempts, err := limit.NewAttempts(p.Config.SignIns, p.Registry)
 	if err != nil {
 		return nil, err

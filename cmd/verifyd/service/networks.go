@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/rs/zerolog"
+
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/store"
 	"verifyd/cmd/verifyd/supervise"
@@ -63,8 +65,12 @@ func (ns networks) managed() (all []manage.Network) {
 }
 
 // keeper keeps the metadata of all networks at hand.
-func (ns networks) keeper() *supervise.Actor {
-	return supervise.New("networks keeper", network.NewKeeper(slices.Concat(ns.signIn(), ns.logIn)))
+func (ns networks) keeper(log zerolog.Logger) *supervise.Actor {
+	return supervise.New("networks keeper", network.NewKeeper(slices.Concat(ns.signIn(), ns.logIn),
+		func(network string, doubts []string) {
+			log.Warn().Str("network", network).Strs("doubts", doubts).
+				Msg("an identity network publishes something odd")
+		}))
 }
 
 // checks report to operators which networks do not answer.
