@@ -269,6 +269,21 @@ func TestAuthenticationIsWhatIsOffered(t *testing.T) {
 	}
 }
 
+// A member of the metadata that cannot be used is named.
+func TestMemberOfTheMetadataIsNamed(t *testing.T) {
+	for name, value := range map[string]any{
+		"jwks_uri": 7, "issuer": []string{"a"}, "id_token_signing_alg_values_supported": "ES256",
+		"token_endpoint_auth_methods_supported": "none", "userinfo_endpoint": map[string]any{},
+	} {
+		s := newStandIn(t)
+		s.metadata = func(m map[string]any) { m[name] = value }
+		_, err := s.network(t).AuthURL(t.Context(), s.attempt)
+		if err == nil || !strings.Contains(err.Error(), name+" in the metadata") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // Error codes that providers have made up say what can be done.
 func TestErrorsOfTheirOwn(t *testing.T) {
 	for body, c := range map[string]struct {

@@ -7,6 +7,7 @@ import (
 	"net/http/httptrace"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -168,17 +169,27 @@ func (d *discovery) fetchMetadata(ctx context.Context) (*provider, *Error) {
 				"; the setting issuer must be spelled exactly so")
 	}
 	if err != nil {
-		return nil, d.fetchError(StageDiscovery, err, ClassMalformed,
-			"the metadata is not the JSON object expected")
+		return nil, d.fetchError(StageDiscovery, err, ClassMalformed, notMetadata(err))
 	}
 	var m metadata
 	if err := found.Claims(&m); err != nil {
-		return nil, d.newError(StageDiscovery, ClassMalformed, "the metadata is not the JSON object expected")
+		return nil, d.newError(StageDiscovery, ClassMalformed, notMetadata(err))
 	}
 	if many && m.Issuer != tenants.Named {
 		return nil, d.newError(StageDiscovery, ClassIssuer, "the metadata does not name Microsoft's issuer")
 	}
 	return d.checkMetadata(found, m, issuerIsPublic)
+}
+
+// wrongMember finds a member in the text of a decoder's error, which is all that go-oidc returns of it.
+var wrongMember = regexp.MustCompile(`struct field \w+\.([a-z_]{1,64}) of type`)
+
+// notMetadata says why a document is not the provider's metadata.
+func notMetadata(err error) string {
+	if m := wrongMember.FindStringSubmatch(err.Error()); m != nil {
+		return m[1] + " in the metadata has another JSON type than it must"
+	}
+	return "the metadata is not the JSON object expected"
 }
 
 func (d *discovery) checkMetadata(found *oidc.Provider, m metadata, publicOnly bool) (*provider, *Error) {

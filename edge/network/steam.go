@@ -183,6 +183,9 @@ func (o openID) verifyDirectly(ctx context.Context, p *provider, s *assertion) e
 		return o.newError(StageToken, ClassMalformed, "the endpoint is not a URL")
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	// Steam refuses requests without them at times.
+	req.Header.Set("Origin", strings.TrimSuffix(o.realm, "/"))
+	req.Header.Set("Referer", o.realm)
 	resp, err := o.answers.Do(req)
 	if err != nil {
 		return o.fetchError(StageToken, err, ClassReset, "no answer")
@@ -208,7 +211,7 @@ func (o openID) verifyDirectly(ctx context.Context, p *provider, s *assertion) e
 
 // readVerification reads an answer in key-value form (§4.1.1). A duplicate key makes it unreadable.
 func readVerification(body string) (valid, ok bool) {
-	lines := strings.Split(strings.TrimSuffix(body, "\n"), "\n")
+	lines := strings.Split(strings.TrimRight(body, "\n"), "\n") // Steam may send more than one
 	if len(lines) > maxAnswerLines {
 		return false, false
 	}

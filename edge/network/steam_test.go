@@ -103,6 +103,23 @@ func TestSteamSignIn(t *testing.T) {
 	}
 }
 
+// Steam is asked with the headers that a page sends, and may end its answer with more than one line end.
+func TestSteamIsAskedAsByAPage(t *testing.T) {
+	w, n := newSteam(t)
+	var asked http.Header
+	w.answers[steamAsk] = func(w http.ResponseWriter, r *http.Request) {
+		asked = r.Header
+		_, _ = w.Write([]byte("ns:http://specs.openid.net/auth/2.0\nis_valid:true\n\n"))
+	}
+	if _, err := redeemSteam(t, w, n, steamReturn(w.attempt)); err != nil {
+		t.Error(err)
+	}
+	if o, r := asked.Get("Origin"), asked.Get("Referer"); o != "https://verify.example.com" ||
+		r != "https://verify.example.com/" {
+		t.Errorf("asked from %q, %q", o, r)
+	}
+}
+
 func TestSteamCancelIsADecline(t *testing.T) {
 	w, n := newSteam(t)
 	q := url.Values{
