@@ -164,7 +164,11 @@ func TestNamedSessionsAreLookedUp(t *testing.T) {
 		if err != nil || !slices.Equal(ids(p), []sessions.ID{s.ID}) || p.Next != "" {
 			t.Errorf("%d sessions, next %q, %v", len(p.Sessions), p.Next, err)
 		}
-		if read := h.conn.NC.Stats().InMsgs - before; read > 10 {
+		most := uint64(10)
+		if natstest.OnCluster() { // what is not there is read again once the leader is known to be followed
+			most = 20
+		}
+		if read := h.conn.NC.Stats().InMsgs - before; read > most {
 			t.Errorf("%d messages were read for one session", read)
 		}
 		if p, err := h.store.List(t.Context(),
