@@ -174,14 +174,15 @@ func (f *files) judgeRecords(s storefile.Stream, w *witness) (damages []Damage) 
 			From: s.LastAt, To: w.At,
 		})
 	}
-	known := uint64(0)
+	known, gaps := uint64(0), s.Gaps
 	if m != nil {
 		// the server counts from its first message on, and messages before it may still be in the files
 		known = m.Deleted + missingBefore(s, m.First)
+		gaps = slices.DeleteFunc(slices.Clone(gaps), func(g storefile.Gap) bool { return g.Last < m.First })
 	}
 	if slices.Contains(neverDeleted, s.Name) && len(s.Holes) == 0 && s.Missing > known &&
 		(m != nil || !s.OwnLives) {
-		first, last := s.Gaps[0], s.Gaps[len(s.Gaps)-1]
+		first, last := gaps[0], gaps[len(gaps)-1]
 		damages = append(damages, Damage{
 			Stream: s.Name, What: "messages are missing in its midst", Lost: s.Missing - known,
 			First: first.First, From: first.From, To: last.To,

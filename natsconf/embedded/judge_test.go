@@ -25,6 +25,10 @@ func TestWhatHasLeftAStreamIsNotMissed(t *testing.T) {
 		if d := f.judgeRecords(missing, w); len(d) != want {
 			t.Errorf("a gap at 500, and the first message is %d: %v", first, d)
 		}
+		missing.Gaps, missing.Missing = append(missing.Gaps, storefile.Gap{First: 650, Last: 650}), 2
+		if d := f.judgeRecords(missing, w); len(d) != 1 || want == 0 && d[0].First != 650 {
+			t.Errorf("gaps at 500 and 650, and the first message is %d: %v", first, d)
+		}
 		damaged := storefile.Stream{
 			Name: topology.StreamCompletions, First: 1, Last: 700, Holes: []storefile.Hole{{Gap: gap}},
 		}
@@ -58,5 +62,25 @@ func TestDamagesThatFollow(t *testing.T) {
 	l.noteLoss(7, mark{Name: topology.StreamEvents, Last: 6})
 	if d := l.of(topology.StreamEvents); d != nil {
 		t.Errorf("the end of a stream that may lose it: %v", d)
+	}
+}
+
+// That the store has failed is told before the witness ends, which may hang on the disk that has failed.
+func TestFailureIsToldFirst(t *testing.T) {
+	t.Parallel()
+	e := &Server{gone: make(chan struct{}), latch: newLatch()}
+	e.dataDir, e.log = t.TempDir(), zerolog.Nop()
+	e.losses.files, e.losses.latch = &e.files, e.latch
+	e.latch.note(&Failure{Stream: "any", Cause: syscall.EIO})
+	told := false
+	abandon(e, func() {
+		select {
+		case <-e.Abandoned():
+			told = true
+		default:
+		}
+	})
+	if !told {
+		t.Error("the end of the witness comes first")
 	}
 }

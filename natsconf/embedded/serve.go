@@ -20,7 +20,7 @@ import (
 // shows them, may not be on the disk.
 func (e *Server) Serve(ctx context.Context) error {
 	if e.isAbandoned() {
-		abandon(e)
+		abandon(e, func() {})
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -61,8 +61,7 @@ func (e *Server) Serve(ctx context.Context) error {
 	case <-e.Failed():
 		cause = e.Failure()
 		if e.isAbandoned() {
-			witnessed()
-			abandon(e)
+			abandon(e, witnessed)
 			// the server itself goes on, so that commands can ask this process for its state
 			_ = ns.ShutdownJetStream()
 			e.save() // what a reader has found meanwhile
@@ -85,8 +84,7 @@ func closed(e *Server, marks []mark, ended bool, witnessed func()) {
 		e.remember(marks)
 	}
 	if e.isAbandoned() { // since the end began
-		witnessed()
-		abandon(e)
+		abandon(e, witnessed)
 	}
 	if ended {
 		witnessed()
@@ -94,12 +92,15 @@ func closed(e *Server, marks []mark, ended bool, witnessed func()) {
 	}
 }
 
-// abandon tells, once, that the store has failed permanently, and records what is lost.
-func abandon(e *Server) {
+// abandon tells, once, that the store has failed permanently, and records what is lost. It tells first: the
+// end of the witness, which the record waits for, may hang on the disk that has failed.
+func abandon(e *Server, witnessed func()) {
 	e.abandoned.Do(func() {
 		close(e.gone)
-		e.log.Error().Err(e.Failure()).Msg("the store has failed")
+		failure, _ := e.latch.get() // not Failure, which asks the disk
+		e.log.Error().Err(failure).Msg("the store has failed")
 	})
+	witnessed()
 	e.save()
 }
 

@@ -128,11 +128,11 @@ func TestLeaderThatIsHeard(t *testing.T) {
 		if !l.Until("TWO").Before(began) {
 			t.Error("the leader of another stream is believed, too")
 		}
-		time.Sleep(1100 * time.Millisecond)
+		time.Sleep(1100 * time.Millisecond) // of the bubble
 		if err := l.Await(t.Context(), "ONE"); err != nil || a.times != 1 {
 			t.Errorf("while it is believed: %v, after %d questions", err, a.times)
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // of the bubble
 		if err := l.Await(t.Context(), "ONE"); err != nil || a.times != 2 {
 			t.Errorf("afterwards: %v, after %d questions, want another one", err, a.times)
 		}
@@ -149,7 +149,7 @@ func TestLeaderAlone(t *testing.T) {
 			if err := l.Await(t.Context(), "ONE"); err != nil {
 				t.Error(err)
 			}
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) // of the bubble
 		}
 		if a.times != 2 {
 			t.Errorf("asked %d times in two minutes", a.times)
@@ -186,7 +186,7 @@ func TestLeaderThatIsNotHeard(t *testing.T) {
 			}
 			waiting := make(chan error, 1)
 			go func() { waiting <- l.Await(t.Context(), "ONE") }()
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) // of the bubble
 			a.mu.Lock()
 			a.ago, a.err, a.takes = 0, nil, 0
 			a.mu.Unlock()

@@ -133,7 +133,7 @@ type examined struct {
 
 func (e *examined) Examine(stream string, pause func() error) ([]embedded.Damage, error) {
 	for range e.files {
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // of the bubble
 		if err := pause(); err != nil {
 			return nil, err
 		}

@@ -157,29 +157,13 @@ func TestEachServerHasItsReason(t *testing.T) {
 // A reason that names another port each time is logged once.
 func TestVaryingReasonIsLoggedOnce(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = c.Write([]byte("INFO {}\r\n"))
-			for from, line := bufio.NewReader(c), ""; line != "PING\r\n" && err == nil; {
-				line, err = from.ReadString('\n') // from then on, the client reads
-			}
-			if tcp, ok := c.(*net.TCPConn); ok {
-				_ = tcp.SetLinger(0) // the close is a reset
-			}
-			_ = c.Close()
+	at := speak(t, "INFO {}", func(c net.Conn) {
+		if tcp, ok := c.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0) // the close is a reset
 		}
-	}()
+	})
 	log := &journal{}
-	s := servers.New("nats://"+l.Addr().String(), none, zerolog.New(log))
+	s := servers.New("nats://"+at, none, zerolog.New(log))
 	seen := map[string]bool{}
 	for range 3 {
 		s.Look(t.Context())
@@ -193,8 +177,14 @@ func TestVaryingReasonIsLoggedOnce(t *testing.T) {
 // A server of a cluster that lets nobody in is not taken for another one, which it names.
 func TestServerIsNotTakenForAnother(t *testing.T) {
 	t.Parallel()
-	open := speak(t, "INFO {}", "PONG")
-	closed := speak(t, fmt.Sprintf(`INFO {"connect_urls":[%q]}`, open), "-ERR 'Authorization Violation'")
+	answer := func(line string) func(net.Conn) {
+		return func(c net.Conn) {
+			_, _ = fmt.Fprintf(c, "%s\r\n", line)
+			_, _ = c.Read(make([]byte, 1)) // until the client leaves
+		}
+	}
+	open := speak(t, "INFO {}", answer("PONG"))
+	closed := speak(t, fmt.Sprintf(`INFO {"connect_urls":[%q]}`, open), answer("-ERR 'Authorization Violation'"))
 	s := servers.New("nats://"+closed, none, zerolog.Nop())
 	s.Look(t.Context())
 	if err := s.Unusable(); err == nil || !strings.Contains(err.Error(), "uthorization") {
@@ -202,8 +192,8 @@ func TestServerIsNotTakenForAnother(t *testing.T) {
 	}
 }
 
-// speak is a server that begins with a line, and answers each client's first PING with another.
-func speak(t *testing.T, info, answer string) (address string) {
+// speak is a server that begins with a line, and ends each connection as end does at the client's first PING.
+func speak(t *testing.T, info string, end func(net.Conn)) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -218,10 +208,9 @@ func speak(t *testing.T, info, answer string) (address string) {
 			}
 			_, _ = fmt.Fprintf(c, "%s\r\n", info)
 			for from, line := bufio.NewReader(c), ""; line != "PING\r\n" && err == nil; {
-				line, err = from.ReadString('\n')
+				line, err = from.ReadString('\n') // from then on, the client reads
 			}
-			_, _ = fmt.Fprintf(c, "%s\r\n", answer)
-			_, _ = c.Read(make([]byte, 1)) // until the client leaves
+			end(c)
 			_ = c.Close()
 		}
 	}()

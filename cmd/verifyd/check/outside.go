@@ -93,10 +93,8 @@ func checkNetwork(ctx context.Context, s *Survey, c config.Config, settings nets
 	try, cancel := context.WithTimeout(ctx, outsideFor)
 	defer cancel()
 	_, err = n.AuthURL(try, network.NewAttempt())
-	if err == nil {
-		checkDoubts(try, s, n)
-	}
 	switch {
+	case err == nil && !checkDoubts(try, s, n): // it has said so
 	case err != nil:
 		s.Warn("networks", "check the issuer, and that it can be reached from here; until then nobody "+
 			"can sign in there", "%s does not answer: %s", n.ID(), err)
@@ -107,15 +105,18 @@ func checkNetwork(ctx context.Context, s *Survey, c config.Config, settings nets
 	}
 }
 
-// checkDoubts reports what is odd about what a network publishes.
-func checkDoubts(ctx context.Context, s *Survey, n *network.Network) {
+// checkDoubts reports what is odd about what a network publishes, and whether its keys can be read.
+func checkDoubts(ctx context.Context, s *Survey, n *network.Network) (readable bool) {
 	doubts, err := n.Doubts(ctx)
 	if err != nil {
-		s.Warn("networks", "until then nobody can sign in there", "%s", err)
+		s.Warn("networks", "check the address of its key set (jwks_uri); nobody can sign in there until it "+
+			"can be read", "%s", err)
+		return false
 	}
 	for _, doubt := range doubts {
 		s.Warn("networks", "nothing to do while people can sign in there", "%s: %s", n.ID(), doubt)
 	}
+	return true
 }
 
 // metadataService is where clouds give a machine its credentials, and any program on it can read them.
