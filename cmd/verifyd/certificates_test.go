@@ -1,8 +1,11 @@
 package main
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +13,7 @@ import (
 
 	"verifyd/cmd/verifyd/check"
 	"verifyd/cmd/verifyd/config"
+	"verifyd/dispatcher/callback/localca"
 	"verifyd/natsconf/certificate"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/natstest/secured"
@@ -89,6 +93,52 @@ func TestCertificatesAreReported(t *testing.T) {
 	for _, ready := range []string{"verifyd_edge_ready 1\n", "verifyd_dispatcher_ready 1\n"} {
 		natstest.Await(t, ready, func() bool { return strings.Contains(scraped(), ready) })
 	}
+}
+
+// What a service meets is in its status, and what check connects to is a line of it. A receiver's certificate
+// is no problem of the service, and in no metric.
+func TestMetCertificatesAreReported(t *testing.T) {
+	t.Parallel()
+	r := boot(t)
+	finish, s := r.finisher(t), r.begin(t)
+	finish(s.Session)
+	<-r.inbox.got
+	const receiver = "receiver 127.0.0.1"
+	natstest.Await(t, "status shows the receiver's certificate", func() bool {
+		_, doc := statusOf(t, r.reach()...)
+		return slices.ContainsFunc(doc.Certificates, func(c certificate.Certificate) bool {
+			return c.Of == receiver && c.Foreign
+		})
+	})
+	if _, _, body := (api{base: "http://" + r.Admin}).call(t, http.MethodGet, "/metrics", ""); strings.
+		Contains(string(body), receiver) {
+		t.Error("a receiver's certificate is in the metrics")
+	}
+
+	dir := t.TempDir()
+	ca, networks := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "networks.yaml")
+	far := newEgress(t, must[tls.Certificate](t)(r.inbox.ca.Issue(localca.Certificate{
+		Hosts: []string{"127.0.0.1"}, NotBefore: time.Now().AddDate(0, -2, 0),
+		NotAfter: time.Now().AddDate(0, 0, 5),
+	})))
+	for path, text := range map[string]string{
+		ca: string(r.inbox.ca.PEM()),
+		networks: "- {id: n, name: N, kind: oidc, issuer: '" + far.URL +
+			"', client_id: c, client_secret: s}\n",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, found := checked(t, "--data-dir", filepath.Join(dir, "store"), "--networks-file", networks,
+		"--network-ca-file", ca, "--callback-ca-file", ca, "--trace-ca-file", ca, "--trace-endpoint", far.URL,
+		"--callback-proxy", far.URL, "--callback-allow-cidrs", "127.0.0.0/8",
+		"--probe", r.inbox.CallbackURL())
+	for _, of := range []string{"identity network", "egress proxy", "collector"} {
+		expectFound(t, found, "certificates", check.LevelWarning, of+" 127.0.0.1: expires at ")
+	}
+	expectFound(t, found, "certificates", check.LevelOK, receiver+": expires at ")
+	expectFound(t, found, "egress", check.LevelOK, "the egress proxy can be reached")
 }
 
 // A process shows the roles that it has, and no other.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/tls"
 	"encoding/base64"
 	"io"
 	"net"
@@ -25,10 +26,17 @@ type egress struct {
 	open   []net.Conn // tunnels' ends towards the service
 }
 
-func newEgress(t *testing.T) *egress {
+// newEgress starts one, over TLS if it has certificates.
+func newEgress(t *testing.T, certificates ...tls.Certificate) *egress {
 	t.Helper()
 	e := &egress{}
-	e.Server = httptest.NewServer(e)
+	e.Server = httptest.NewUnstartedServer(e)
+	if len(certificates) > 0 {
+		e.TLS = &tls.Config{Certificates: certificates, MinVersion: tls.VersionTLS12}
+		e.StartTLS()
+	} else {
+		e.Start()
+	}
 	t.Cleanup(e.Close)
 	return e
 }

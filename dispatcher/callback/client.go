@@ -25,6 +25,9 @@ const (
 type Config struct {
 	// RootCAs are the authorities that receivers' certificates must come from; nil means the system's.
 	RootCAs *x509.CertPool
+	// VerifyReceiver and VerifyProxy are called in each TLS handshake with one, after its certificate was
+	// accepted, as a tls.Config's VerifyConnection is; nil means nothing more is verified.
+	VerifyReceiver, VerifyProxy func(tls.ConnectionState) error
 	// Policy decides where callbacks may go; nil means public addresses only, on every port.
 	Policy *urlpolicy.Policy
 	// Timeout bounds a whole attempt: the dial, if there was one, the write, and the answer. Default 10 s.
@@ -110,6 +113,7 @@ func New(config Config) *Client {
 		dialer: net.Dialer{Control: config.Policy.Control, KeepAlive: -1},
 		tls: &tls.Config{
 			RootCAs:            config.RootCAs,
+			VerifyConnection:   config.VerifyReceiver,
 			MinVersion:         tls.VersionTLS12,
 			NextProtos:         []string{"http/1.1"},
 			ClientSessionCache: tls.NewLRUClientSessionCache(sessionCacheSize),

@@ -56,9 +56,6 @@ func ParseProxy(raw string) (*Proxy, error) {
 	}, nil
 }
 
-// Address returns the proxy's host and port.
-func (p *Proxy) Address() string { return p.address }
-
 // basic makes the credentials of Basic authentication (RFC 7617 §2), which cannot carry every user name.
 func basic(user *url.Userinfo) (string, error) {
 	if user == nil {
@@ -96,10 +93,11 @@ func newGateway(c Config) *gateway {
 	}
 	if c.Proxy.secure {
 		g.tls = &tls.Config{
-			RootCAs:    c.RootCAs,
-			MinVersion: tls.VersionTLS12,
-			ServerName: c.Proxy.host,
-			NextProtos: []string{"http/1.1"},
+			RootCAs:          c.RootCAs,
+			VerifyConnection: c.VerifyProxy,
+			MinVersion:       tls.VersionTLS12,
+			ServerName:       c.Proxy.host,
+			NextProtos:       []string{"http/1.1"},
 			// Apart from the receivers': sessions are kept by name, and a receiver may share the proxy's.
 			ClientSessionCache:          tls.NewLRUClientSessionCache(1),
 			DynamicRecordSizingDisabled: true,
@@ -146,9 +144,9 @@ func (g *gateway) tunnel(ctx context.Context, to netip.AddrPort) (path, error) {
 	if err := g.policy.CheckAddr(to); err != nil {
 		return path{}, err
 	}
-	p, err := dialPath(ctx, g.dialer.DialContext, g.proxy.address)
+	p, err := g.reach(ctx)
 	if err != nil {
-		return path{}, &proxyFault{during: connecting, err: err}
+		return path{}, err
 	}
 	if err := g.enter(ctx, &p, to); err != nil {
 		p.close()
@@ -157,16 +155,37 @@ func (g *gateway) tunnel(ctx context.Context, to netip.AddrPort) (path, error) {
 	return p, nil
 }
 
+// ReachProxy connects to the egress proxy and asks it for nothing. The error is why it could not.
+func (c *Client) ReachProxy(ctx context.Context) error {
+	p, err := c.gateway.reach(ctx)
+	if err != nil {
+		return errors.Unwrap(err)
+	}
+	p.close()
+	return nil
+}
+
+// reach connects to the proxy, over TLS if it is spoken to in that way.
+func (g *gateway) reach(ctx context.Context) (path, error) {
+	p, err := dialPath(ctx, g.dialer.DialContext, g.proxy.address)
+	if err != nil {
+		return path{}, &proxyFault{during: connecting, err: err}
+	}
+	if g.tls == nil {
+		return p, nil
+	}
+	p.outer = &wire.Records{Conn: p.wire}
+	session := tls.Client(p.outer, g.tls)
+	if err := session.HandshakeContext(ctx); err != nil {
+		p.close()
+		return path{}, &proxyFault{during: handshaking, err: err}
+	}
+	p.over = session
+	return p, nil
+}
+
 // enter turns the way to the proxy into one to the receiver.
 func (g *gateway) enter(ctx context.Context, p *path, to netip.AddrPort) error {
-	if g.tls != nil {
-		p.outer = &wire.Records{Conn: p.wire}
-		session := tls.Client(p.outer, g.tls)
-		if err := session.HandshakeContext(ctx); err != nil {
-			return &proxyFault{during: handshaking, err: err}
-		}
-		p.over = session
-	}
 	stop := context.AfterFunc(ctx, p.close)
 	status, err := g.ask(p.over, to)
 	if !stop() {

@@ -3,6 +3,7 @@ package network
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"net"
@@ -23,6 +24,8 @@ const defaultReturnPath = "/signin/{network}/callback"
 type Options struct {
 	BaseURL string         // {base_url} of the contract, with its path prefix if it has one
 	RootCAs *x509.CertPool // roots for providers' certificates; nil means the system's
+	// VerifyConnection is called in each TLS handshake with a provider, as that of a tls.Config.
+	VerifyConnection func(tls.ConnectionState) error
 	// Now is the clock for what the process measures itself: pauses, and how old connections are; nil:
 	// time.Now. Issued judges the instants in tokens and assertions; nil: Now.
 	Now, Issued func() time.Time

@@ -48,7 +48,9 @@ func newTransport(o Options, publicOnly bool) *kept.Transport {
 		o.Dial = (&net.Dialer{Timeout: connectTimeout}).DialContext
 	}
 	return kept.New(kept.Config{
-		Dial: o.Dial, TLS: &tls.Config{RootCAs: o.RootCAs, MinVersion: tls.VersionTLS12}, Now: o.Now,
+		Dial: o.Dial, Now: o.Now, TLS: &tls.Config{
+			RootCAs: o.RootCAs, VerifyConnection: o.VerifyConnection, MinVersion: tls.VersionTLS12,
+		},
 	})
 }
 

@@ -1,5 +1,5 @@
 // Package certificate tells until when the certificates are valid that a process has read from its files, or
-// that a server has shown to it.
+// that a server has shown to it: a NATS server, an identity network, a receiver.
 package certificate
 
 import (
@@ -20,6 +20,7 @@ type Certificate struct {
 	Of      string    `json:"of"` // the setting that names the file, or the server
 	From    time.Time `json:"from"`
 	Expires time.Time `json:"expires"`
+	Foreign bool      `json:"foreign,omitempty"` // of an integrator's receiver: its owner renews it
 }
 
 // A certificate should have been renewed when a sixth of its lifetime is left, or 14 days: that is half of
@@ -102,14 +103,15 @@ func first(of string, all []*x509.Certificate) (Certificate, bool) {
 	return Certificate{Of: of, From: c.NotBefore, Expires: c.NotAfter}, true
 }
 
-// Measure shows the certificates that list returns, in a registry.
+// Measure shows the certificates that list returns, in a registry, but for receivers': accounts choose their
+// hosts, and how many there are.
 func Measure(r prometheus.Registerer, list func() []Certificate) { r.MustRegister(collector(list)) }
 
 type collector func() []Certificate
 
 var (
 	expiry = prometheus.NewDesc("verifyd_certificate_expiry_timestamp_seconds",
-		"When a certificate expires, in Unix time, by the setting that names its file or the NATS server "+
+		"When a certificate expires, in Unix time, by the setting that names its file, or the server "+
 			"that showed it.", []string{"certificate"}, nil)
 	lifetime = prometheus.NewDesc("verifyd_certificate_lifetime_seconds",
 		"For how long a certificate is valid in all.", []string{"certificate"}, nil)
@@ -121,6 +123,9 @@ func (collector) Describe(to chan<- *prometheus.Desc) { to <- expiry; to <- life
 // Collect is part of prometheus.Collector.
 func (list collector) Collect(to chan<- prometheus.Metric) {
 	for _, c := range list() {
+		if c.Foreign {
+			continue
+		}
 		to <- prometheus.MustNewConstMetric(expiry, prometheus.GaugeValue, float64(c.Expires.Unix()), c.Of)
 		to <- prometheus.MustNewConstMetric(lifetime, prometheus.GaugeValue, c.lifetime().Seconds(), c.Of)
 	}

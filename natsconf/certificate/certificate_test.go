@@ -139,9 +139,10 @@ func TestMetrics(t *testing.T) {
 	list := []certificate.Certificate{{Of: "a", From: time.Unix(100, 0), Expires: time.Unix(400, 0)}}
 	r := prometheus.NewRegistry()
 	certificate.Measure(r, func() []certificate.Certificate { return slices.Clone(list) })
-	list = append(list, certificate.Certificate{Of: "b", From: time.Unix(0, 0), Expires: time.Unix(9, 0)})
+	list = append(list, certificate.Certificate{Of: "b", From: time.Unix(0, 0), Expires: time.Unix(9, 0)},
+		certificate.Certificate{Of: "receiver r", Foreign: true})
 	if err := testutil.GatherAndCompare(r, strings.NewReader(`
-# HELP verifyd_certificate_expiry_timestamp_seconds When a certificate expires, in Unix time, by the setting that names its file or the NATS server that showed it.
+# HELP verifyd_certificate_expiry_timestamp_seconds When a certificate expires, in Unix time, by the setting that names its file, or the server that showed it.
 # TYPE verifyd_certificate_expiry_timestamp_seconds gauge
 verifyd_certificate_expiry_timestamp_seconds{certificate="a"} 400
 verifyd_certificate_expiry_timestamp_seconds{certificate="b"} 9

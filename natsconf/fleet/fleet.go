@@ -54,7 +54,7 @@ type Process struct {
 	Backlog *Backlog `json:"backlog,omitempty"`
 	// of a dispatcher: the deliveries that it has handed in because no dispatcher had them; nil if none
 	Strays *Strays `json:"strays,omitempty"`
-	// Certificates are those that the process has read, and those that NATS servers have shown to it.
+	// Certificates are those that the process has read, and those that servers have shown to it.
 	Certificates []certificate.Certificate `json:"certificates,omitempty"`
 }
 

@@ -38,6 +38,7 @@ func checkOutside(ctx context.Context, s *Survey, c config.Config, probe string)
 	if probe != "" {
 		checkProbe(ctx, s, c, probe)
 	}
+	checkCertificates(s, c.Met.List())
 }
 
 // checkCollector sends an empty request to the collector of spans.
@@ -57,7 +58,7 @@ func checkCollector(ctx context.Context, s *Survey, c config.Config) {
 func checkAlarmAddress(ctx context.Context, s *Survey, c config.Config) {
 	try, cancel := context.WithTimeout(ctx, outsideFor)
 	defer cancel()
-	conn, err := c.CallbackClient().Dial(try, c.Alarms.URL)
+	conn, err := c.CallbackClient(c.CallbackTimeout).Dial(try, c.Alarms.URL)
 	if err != nil {
 		s.Warn("alarms", "check VERIFYD_ALARM_URL, and that VERIFYD_CALLBACK_ALLOW_CIDRS covers an "+
 			"address that is not public; until it is reached, events are only in the log and on NATS",
@@ -85,6 +86,7 @@ func checkNetworks(ctx context.Context, s *Survey, c config.Config) {
 func checkNetwork(ctx context.Context, s *Survey, c config.Config, settings netsettings.Settings) {
 	n, err := network.New(settings, network.Options{
 		BaseURL: cmp.Or(c.BaseURL, "https://verify.example.com"), RootCAs: c.NetworkRoots,
+		VerifyConnection: c.Met.Verify("identity network"),
 	})
 	if err != nil {
 		s.err("networks", "fix its settings", "%s: %s", settings.ID, err)
@@ -165,13 +167,13 @@ func checkEgress(ctx context.Context, s *Survey, c config.Config) {
 	if c.CallbackProxy == nil {
 		return
 	}
-	conn, err := (&net.Dialer{Timeout: outsideFor}).DialContext(ctx, "tcp", c.CallbackProxy.Address())
-	if err != nil {
-		s.Warn("egress", "check VERIFYD_CALLBACK_PROXY; until it can be reached, callbacks wait",
-			"the egress proxy cannot be reached: %s", err)
+	try, cancel = context.WithTimeout(ctx, outsideFor)
+	defer cancel()
+	if err := c.CallbackClient(c.CallbackTimeout).ReachProxy(try); err != nil {
+		s.Warn("egress", "check VERIFYD_CALLBACK_PROXY, and VERIFYD_CALLBACK_CA_FILE if its certificate is "+
+			"refused; until it can be reached, callbacks wait", "the egress proxy cannot be reached: %s", err)
 		return
 	}
-	_ = conn.Close()
 	s.ok("egress", "the egress proxy can be reached")
 }
 
@@ -189,7 +191,7 @@ func checkProbe(ctx context.Context, s *Survey, c config.Config, raw string) {
 		s.err(area, "give an address with which a session could be started", "the URL is refused: %s", fault)
 		return
 	}
-	conn, err := c.CallbackClient().Dial(ctx, u)
+	conn, err := c.CallbackClient(c.CallbackTimeout).Dial(ctx, u)
 	if err != nil {
 		s.err(area, "fix what keeps callbacks from "+u.HostPort(), "%s", err)
 		return

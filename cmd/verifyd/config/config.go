@@ -70,6 +70,7 @@ type Config struct {
 	Logger *logging.Logger // the writer of Log; nil in tests
 
 	Certificates []certificate.Certificate // of the files with roots
+	Met          *certificate.Met          // those of servers, but for NATS; nil: they are not kept
 
 	Traces         *trace.Config // nil: no tracing
 	TraceReceivers bool
@@ -83,7 +84,7 @@ type Config struct {
 // Config checks every setting. The error lists all faults.
 func (s Settings) Config(log zerolog.Logger) (Config, error) {
 	var f Faults
-	c := Config{Log: log, Store: s.StoreSettings.Config(&f)}
+	c := Config{Log: log, Store: s.StoreSettings.Config(&f), Met: new(certificate.Met)}
 	s.roles(&c, &f)
 	s.edgeConfig(&c, &f)
 	s.NetworkConfig(&c, &f)
@@ -91,7 +92,7 @@ func (s Settings) Config(log zerolog.Logger) (Config, error) {
 	s.limitConfig(&c, &f)
 	c.Alarms = s.alarmSettings.config(&f, c.CallbackPolicy)
 	c.CopyTo, c.StoreScrub = s.copySettings.config(&f, c.Store), s.scrub(&f)
-	c.Traces, c.TraceReceivers = s.traceSettings.config(&f), s.TraceCallbacks
+	c.Traces, c.TraceReceivers = s.traceSettings.config(&f, c.Met), s.TraceCallbacks
 	c.Certificates = certificates(map[string]string{
 		"nats-ca-file": s.NATSCAFile, "network-ca-file": s.NetworkCAFile,
 		"callback-ca-file": s.CallbackCAFile, "trace-ca-file": s.TraceCAFile,
@@ -280,10 +281,11 @@ func (c Config) NATSRoles() (roles []permission.Role) {
 	return roles
 }
 
-// CallbackClient returns the client of receivers.
-func (c Config) CallbackClient() *callback.Client {
+// CallbackClient returns the client of receivers, with this bound of an attempt.
+func (c Config) CallbackClient(timeout time.Duration) *callback.Client {
 	return callback.New(callback.Config{
-		RootCAs: c.CallbackRoots, Policy: c.CallbackPolicy, Timeout: c.CallbackTimeout,
+		RootCAs: c.CallbackRoots, Policy: c.CallbackPolicy, Timeout: timeout,
+		VerifyReceiver: c.Met.VerifyReceiver(), VerifyProxy: c.Met.Verify("egress proxy"),
 		UserAgent: "verifyd/" + version.Text(), Proxy: c.CallbackProxy,
 	})
 }

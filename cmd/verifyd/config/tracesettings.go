@@ -7,6 +7,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"verifyd/cmd/verifyd/trace"
+	"verifyd/natsconf/certificate"
 )
 
 // traceSettings configure where the spans of sessions are sent. The standard variables of OpenTelemetry are
@@ -20,7 +21,7 @@ type traceSettings struct {
 }
 
 // config checks the settings; nil: no tracing.
-func (s traceSettings) config(f *Faults) *trace.Config {
+func (s traceSettings) config(f *Faults, met *certificate.Met) *trace.Config {
 	if s.TraceEndpoint == "" {
 		if s.TraceCallbacks {
 			f.Add("trace-callbacks", "set, but nothing is traced",
@@ -29,7 +30,8 @@ func (s traceSettings) config(f *Faults) *trace.Config {
 		return nil
 	}
 	c := &trace.Config{
-		Share: s.TraceShare, RootCAs: Roots(f, "trace-ca-file", s.TraceCAFile), Headers: map[string]string{},
+		Share: s.TraceShare, RootCAs: Roots(f, "trace-ca-file", s.TraceCAFile),
+		VerifyConnection: met.Verify("collector"), Headers: map[string]string{},
 	}
 	u, err := url.Parse(s.TraceEndpoint)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||

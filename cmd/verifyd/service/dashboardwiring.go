@@ -45,7 +45,7 @@ func (p *Program) dashboard(h shared, ns networks, pages *signin.Handler, attemp
 		BaseURL: p.Base, Attempts: attempts, Networks: ns.logIn, SignIn: ns.signIn(),
 		Allow: p.Config.DashboardAllow, Accounts: p.Store.Accounts, Directory: h.mirror, Logins: loggedIn,
 		Sessions: h.sessions, List: h.sessions, Usage: h.sessions, Watch: h.watch, Callbacks: sender{
-			p.Config.CallbackClient(), p.Config.CallbackPolicy,
+			p.Config.CallbackClient(p.Config.CallbackTimeout), p.Config.CallbackPolicy,
 		},
 		Rate: p.Config.Rate, Policy: p.Config.DefaultPolicy, Quota: p.Config.Quota,
 		TestKeys: p.Config.TestKeys, Snippets: snippets, Pauses: paused, Kept: kept.New(p.Store.Conn),

@@ -128,7 +128,8 @@ func openNetworks(ctx context.Context, p *Program) (networks, error) {
 func newNetwork(p *Program, s netsettings.Settings, namespace, returnPath string) (*network.Network, error) {
 	return network.New(s, network.Options{
 		BaseURL: p.Base, RootCAs: p.Config.NetworkRoots, Now: p.own, Issued: p.Config.Now,
-		Namespace: namespace, ReturnPath: returnPath,
+		VerifyConnection: p.Config.Met.Verify("identity network"),
+		Namespace:        namespace, ReturnPath: returnPath,
 	})
 }
 

@@ -7,7 +7,6 @@ import (
 
 	"verifyd/cmd/verifyd/alarm"
 	"verifyd/cmd/verifyd/supervise"
-	"verifyd/cmd/verifyd/version"
 	"verifyd/dispatcher"
 	"verifyd/dispatcher/callback"
 	"verifyd/edge/account"
@@ -28,11 +27,7 @@ func startNotices(p *Program, h shared) {
 	actors := []*supervise.Actor{}
 	if p.Config.Dispatcher {
 		sources = append(sources, keyNotices(p))
-		client := callback.New(callback.Config{
-			RootCAs: p.Config.CallbackRoots, Policy: p.Config.CallbackPolicy,
-			Timeout:   noticeTimeout,
-			UserAgent: "verifyd/" + version.Text(), Proxy: p.Config.CallbackProxy,
-		})
+		client := p.Config.CallbackClient(noticeTimeout)
 		sender := notice.NewSender(notice.SenderConfig{
 			Conn: p.Store.Conn, Directory: p.Mirror, Log: p.Config.Log, Metrics: p.Registry, Now: p.Clock,
 			Post: func(ctx context.Context, n notice.Post) error {

@@ -140,9 +140,9 @@ func presenceOf(p *Program, h shared, checks []web.Check) func() fleet.Process {
 	}
 }
 
-// certificates returns those that this process has read, and those that the NATS servers have shown to it.
+// certificates returns those that this process has read, and those that servers have shown to it.
 func certificates(p *Program) []certificate.Certificate {
-	return slices.Concat(p.Config.Certificates, p.Store.Conn.Servers.Certificates())
+	return slices.Concat(p.Config.Certificates, p.Store.Conn.Servers.Certificates(), p.Config.Met.List())
 }
 
 // measureReady shows whether this process is ready, by the roles that it has: alerts count the roles that are

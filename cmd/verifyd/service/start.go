@@ -268,7 +268,7 @@ func (p *Program) startDispatcher(ctx context.Context, h shared) error {
 		Timeout: p.Config.CallbackTimeout, RetryFor: p.Config.CallbackRetryFor,
 		EndBefore:     config.RetentionSpare / 2,
 		DefaultPolicy: p.Config.DefaultPolicy, Now: p.Config.Now,
-		Client: p.Config.CallbackClient(), Listeners: p.listeners(), Pauses: p.Paused,
+		Client: p.Config.CallbackClient(p.Config.CallbackTimeout), Listeners: p.listeners(), Pauses: p.Paused,
 		LosesFacts: !syncsEach(p),
 	})
 	if err != nil {

@@ -49,7 +49,9 @@ func tracesURL(c Config) string {
 
 func newTransport(c Config) *http.Transport {
 	return &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: c.RootCAs, MinVersion: tls.VersionTLS12},
+		TLSClientConfig: &tls.Config{
+			RootCAs: c.RootCAs, VerifyConnection: c.VerifyConnection, MinVersion: tls.VersionTLS12,
+		},
 		IdleConnTimeout: maxIdle, ForceAttemptHTTP2: true,
 	}
 }

@@ -4,6 +4,7 @@ package trace
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -43,6 +44,8 @@ type Config struct {
 	Endpoint *url.URL          // base of the collector, http or https; /v1/traces is added
 	Headers  map[string]string // sent with each request, for the collector's authentication
 	RootCAs  *x509.CertPool    // of the collector's certificate; nil: the system's
+	// VerifyConnection is called in each TLS handshake with it, as that of a tls.Config.
+	VerifyConnection func(tls.ConnectionState) error
 	// Share is the fraction of sessions that are traced, above 0 up to 1. It is decided at the session's
 	// start.
 	Share   float64

@@ -255,7 +255,8 @@ func (d *StatusDoc) judge(h provision.Health) {
 	}
 }
 
-// judgeCertificates gathers the certificates of all processes, and adds those that should have been renewed.
+// judgeCertificates gathers the certificates of all processes, and adds those that should have been renewed
+// for this service.
 func (d *StatusDoc) judgeCertificates() {
 	first := map[string]certificate.Certificate{}
 	for _, p := range d.Processes {
@@ -267,7 +268,7 @@ func (d *StatusDoc) judgeCertificates() {
 	}
 	for _, of := range slices.Sorted(maps.Keys(first)) {
 		d.Certificates = append(d.Certificates, first[of])
-		if first[of].Due(d.At) {
+		if first[of].Due(d.At) && !first[of].Foreign {
 			d.problem("certificate of %s", first[of].Text(d.At))
 		}
 	}
