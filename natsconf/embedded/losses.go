@@ -1,7 +1,9 @@
 package embedded
 
 import (
+	"context"
 	"errors"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -159,20 +161,35 @@ func (l *losses) noteRecordError(format string, args []any) {
 	l.NoteDamage(d)
 }
 
+// saveSoon saves as soon as the disk accepts it, unless ctx ends before.
+func (l *losses) saveSoon(ctx context.Context) {
+	for l.save() != nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(saveAgain):
+		}
+	}
+}
+
+// saveAgain is the pause after a disk that is full, for instance, did not accept the damages.
+const saveAgain = time.Second
+
 // save adds the damages to the witness, if there are any: the next start may not find them in the files.
-func (l *losses) save() {
+func (l *losses) save() error {
 	lost := l.lasting()
 	if len(lost) == 0 {
-		return
+		return nil
 	}
 	w, err := readWitness(l.files.dataDir)
+	if _, unread := errors.AsType[*fs.PathError](err); unread {
+		return err
+	}
 	if err != nil {
 		w = &witness{Version: witnessVersion, At: time.Now().UTC()}
 	}
 	w.Clean, w.Damages = false, lost
-	if err := l.files.writeWitness(w); err != nil {
-		l.files.log.Warn().Err(err).Msg("the store's witness could not be written")
-	}
+	return l.files.writeWitness(w)
 }
 
 // compare notes what streams have lost since they held something else. A sequence is never used again, unless

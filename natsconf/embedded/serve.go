@@ -21,6 +21,7 @@ import (
 func (e *Server) Serve(ctx context.Context) error {
 	if e.isAbandoned() {
 		abandon(e, func() {})
+		e.saveSoon(ctx)
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -64,7 +65,7 @@ func (e *Server) Serve(ctx context.Context) error {
 			abandon(e, witnessed)
 			// the server itself goes on, so that commands can ask this process for its state
 			_ = ns.ShutdownJetStream()
-			e.save() // what a reader has found meanwhile
+			e.saveSoon(ctx) // what a reader has found meanwhile, too
 			<-ctx.Done()
 		}
 	case <-stopped:
@@ -101,7 +102,9 @@ func abandon(e *Server, witnessed func()) {
 		e.log.Error().Err(failure).Msg("the store has failed")
 	})
 	witnessed()
-	e.save()
+	if err := e.save(); err != nil {
+		e.log.Warn().Err(err).Msg("the store's witness could not be written")
+	}
 }
 
 // isAbandoned reports whether the store has failed permanently.

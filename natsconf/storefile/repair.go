@@ -65,11 +65,11 @@ func Replace(path string, data []byte) error {
 		return err
 	}
 	_, err = f.Write(data)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err != nil {
-		return err
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(next, path)
 	}
-	if err := os.Rename(next, path); err != nil {
+	if err != nil { // a full disk needs the room
+		_ = os.Remove(next)
 		return err
 	}
 	return SyncFolder(filepath.Dir(path))
