@@ -29,6 +29,7 @@ type Conn struct {
 	fresh       bool          // nothing was sent yet: the next attempt's time includes the dial's
 	broken      bool          // never to be used again
 	unsolicited bool          // the receiver sent unsolicited bytes
+	asked       bool          // the receiver has asked for a client certificate
 }
 
 // Timing returns the times of the dial.
@@ -206,6 +207,9 @@ func (a *attempt) unknown(ctx context.Context, err error) Answer {
 		answer.Class = failure.Reset
 		answer.Detail = "the receiver ended the TLS session: " +
 			strings.TrimPrefix(alert.Err.Error(), "tls: ")
+		if a.conn.asked { // TLS 1.3 refuses it here
+			answer.Detail += wantsCertificate
+		}
 	case isNotTLS(err):
 		answer.Class, answer.Detail = failure.Protocol,
 			"the receiver left TLS: what it sent is no record of the session"

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,8 +20,9 @@ const (
 	// fallbackDelay is the head start of each address before the next one is tried in parallel (RFC 8305 §5).
 	fallbackDelay = 250 * time.Millisecond
 
-	// maxAddresses bounds what one dial tries: a name may resolve to hundreds of addresses.
-	maxAddresses = 8
+	// maxAddresses bounds what one dial tries: a name may resolve to hundreds of addresses. Each handshake
+	// takes time from the others, and there is a next try.
+	maxAddresses, maxHandshakes = 8, 3
 )
 
 // Dial returns a ready connection to u's destination: DNS, address check, TCP and TLS are all done. The error
@@ -62,6 +64,7 @@ type dial struct {
 	watch   *stopwatch
 	timing  facts.Timing
 	address string
+	asked   bool   // the receiver has asked for a client certificate
 	leave   func() // of the connection that resulted
 }
 
@@ -71,21 +74,35 @@ func (d *dial) run(ctx context.Context) (*Conn, *NotSent) {
 	if err != nil {
 		return nil, d.notSent(failure.DNS, dnsReason(err, d.url.Host()), err)
 	}
-	p, err := d.connect(ctx, addrs)
-	d.timing.Connect = d.watch.step()
-	if err != nil {
-		class, reason := connectReason(err, d.url.Host(), d.client.config.DialTimeout)
-		return nil, d.notSent(class, reason, err)
-	}
-	cn, err := d.secure(ctx, p)
-	d.timing.TLS = d.watch.step()
-	if err != nil {
+	var refused *NotSent // by an address that was connected to
+	for tries := 0; len(addrs) > 0 && tries < maxHandshakes; tries++ {
+		p, left, err := d.connect(ctx, addrs)
+		d.timing.Connect += d.watch.step()
+		if err != nil {
+			if refused == nil {
+				class, reason := connectReason(err, d.url.Host(), d.client.config.DialTimeout)
+				refused = d.notSent(class, reason, err)
+			}
+			break
+		}
+		addrs = left
+		cn, err := d.secure(ctx, p, len(addrs) > 0)
+		d.timing.TLS += d.watch.step()
+		if err == nil {
+			d.timing.Total = d.watch.total()
+			cn.timing, cn.address, d.leave = d.timing, d.address, p.leave
+			return cn, nil
+		}
 		p.close()
-		return nil, d.notSent(failure.TLS, tlsReason(err, theReceiver, d.url.Host()), err)
+		reason := tlsReason(err, theReceiver, d.url.Host())
+		if d.asked {
+			reason += wantsCertificate
+		}
+		refused = d.notSent(failure.TLS, reason, err)
 	}
 	d.timing.Total = d.watch.total()
-	cn.timing, cn.address, d.leave = d.timing, d.address, p.leave
-	return cn, nil
+	refused.Timing = d.timing
+	return nil, refused
 }
 
 func (d *dial) notSent(class failure.Class, detail string, err error) *NotSent {
@@ -175,10 +192,11 @@ type dialResult struct {
 	err  error
 }
 
-// connect returns the first path that any of the addresses yields. Each address starts when the one before
-// has failed or fallbackDelay has passed, unless the egress proxy itself fails. The error joins one for each
-// address that was tried.
-func (d *dial) connect(ctx context.Context, addrs []netip.AddrPort) (path, error) {
+// connect returns the first path that an address yields, and the addresses that are left: neither that one,
+// nor those that failed. Each starts when the one before has failed or fallbackDelay has passed, unless the
+// egress proxy itself fails. The error joins one for each address that was tried.
+func (d *dial) connect(ctx context.Context, addrs []netip.AddrPort) (p path, left []netip.AddrPort,
+	err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ends := make(chan dialResult)
@@ -192,6 +210,7 @@ func (d *dial) connect(ctx context.Context, addrs []netip.AddrPort) (path, error
 		}()
 	}
 	var errs []error
+	left = slices.Clone(addrs)
 	delay := time.NewTicker(fallbackDelay)
 	defer delay.Stop()
 	for start(); open > 0; {
@@ -203,10 +222,11 @@ func (d *dial) connect(ctx context.Context, addrs []netip.AddrPort) (path, error
 		case end := <-ends:
 			open--
 			d.address = end.addr.String()
+			left = slices.DeleteFunc(left, func(a netip.AddrPort) bool { return a == end.addr })
 			if end.err == nil {
 				cancel()
 				drain(ends, open)
-				return end.path, nil
+				return end.path, left, nil
 			}
 			errs = append(errs, end.err)
 			if fault, ok := errors.AsType[*proxyFault](end.err); ok && fault.own() {
@@ -218,7 +238,7 @@ func (d *dial) connect(ctx context.Context, addrs []netip.AddrPort) (path, error
 			}
 		}
 	}
-	return path{}, errors.Join(errs...)
+	return path{}, nil, errors.Join(errs...)
 }
 
 // drain waits for the attempts that came too late and closes their connections.
@@ -230,10 +250,21 @@ func drain(ends <-chan dialResult, open int) {
 	}
 }
 
-// secure does the TLS handshake. The certificate must be valid for the host of the URL.
-func (d *dial) secure(ctx context.Context, p path) (*Conn, error) {
+// secure does the TLS handshake. The certificate must be valid for the host of the URL. If there are other
+// addresses, a quarter of the time that is left is theirs.
+func (d *dial) secure(ctx context.Context, p path, others bool) (*Conn, error) {
+	if deadline, ok := ctx.Deadline(); ok && others {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)*3/4)
+		defer cancel()
+	}
 	config := d.client.tls.Clone()
 	config.ServerName = d.url.Host()
+	d.asked = false
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		d.asked = true
+		return new(tls.Certificate), nil // none
+	}
 	inner := &wire.Records{Conn: p.over}
 	session := tls.Client(inner, config)
 	if err := session.HandshakeContext(ctx); err != nil {
@@ -241,6 +272,6 @@ func (d *dial) secure(ctx context.Context, p path) (*Conn, error) {
 	}
 	return &Conn{
 		tls: session, wire: p.wire, inner: inner, outer: p.outer, destination: d.url.HostPort(),
-		timeout: d.client.config.Timeout, fresh: true,
+		timeout: d.client.config.Timeout, fresh: true, asked: d.asked,
 	}, nil
 }

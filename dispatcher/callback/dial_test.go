@@ -62,6 +62,11 @@ func TestReceiversWithoutAGoodTLSSession(t *testing.T) {
 		// Go's own server lets an HTTP/1.1 client through if only h2 is offered, so another protocol is used
 		// here.
 		"other ALPN": {&tls.Config{NextProtos: []string{"spdy/3"}}, "no application protocol"},
+		"wants a client certificate": {
+			&tls.Config{ClientAuth: tls.RequireAnyClientCert, MaxVersion: tls.VersionTLS12},
+			"refused the TLS session: handshake failure; it has asked for a client certificate, and " +
+				"verifyd has none",
+		},
 	} {
 		r := receive(t, row.config, okAnswer)
 		notSent := mustNotDial(t, newClient(time.Minute), r.url(t))
@@ -78,11 +83,16 @@ func TestReceiversWithoutAGoodTLSSession(t *testing.T) {
 	}
 }
 
-// listen starts a TCP server without TLS; it sends greeting, then waits for the client to leave, or closes at
-// once.
 func listen(t *testing.T, greeting string, hold bool) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	return listenOn(t, "127.0.0.1:0", greeting, hold)
+}
+
+// listenOn starts a TCP server without TLS; it sends greeting, then waits for the client to leave, or closes
+// at once.
+func listenOn(t *testing.T, address, greeting string, hold bool) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -249,7 +249,9 @@ func TestClientCertificateDemandedAfterTheHandshake(t *testing.T) {
 	cn := mustDial(t, c, r.url(t))
 	answer := cn.Send(t.Context(), mustPrepare(t, c, r.url(t)))
 	early := answer.Verdict == facts.VerdictReleased && answer.Class == failure.Connect
-	if !early && (answer.Verdict != unknown || answer.Class != failure.Reset) {
+	if !early && (answer.Verdict != unknown || answer.Class != failure.Reset ||
+		!strings.HasSuffix(answer.Detail, "certificate required; it has asked for a client certificate, and "+
+			"verifyd has none")) {
 		t.Errorf("%+v", answer)
 	}
 	if posts := r.stop(); len(posts) != 0 {

@@ -24,6 +24,9 @@ const (
 	theProxy    = "the egress proxy"
 )
 
+// wantsCertificate follows on how a receiver that has asked for a client certificate broke the TLS session.
+const wantsCertificate = "; it has asked for a client certificate, and verifyd has none"
+
 // dnsReason describes why a name yielded no address.
 func dnsReason(err error, host string) string {
 	var dns *net.DNSError

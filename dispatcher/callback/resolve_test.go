@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"verifyd/dispatcher/callback"
+	"verifyd/dispatcher/callback/localca"
 	"verifyd/sessions/failure"
 	"verifyd/sessions/urlpolicy"
 )
@@ -270,6 +271,38 @@ func TestTheNextAddressIsTried(t *testing.T) {
 	answer := attempt(t.Context(), t, s.client(loopback, 10*time.Second), u)
 	if answer.Verdict != delivered || answer.Address != "127.0.0.2:"+port {
 		t.Errorf("%+v", answer)
+	}
+}
+
+// TestTheNextAddressIsTriedAfterTLS: the first addresses accept the connection, and no TLS session is made
+// with them.
+func TestTheNextAddressIsTriedAfterTLS(t *testing.T) {
+	t.Parallel()
+	public := receiveOn(t, "127.0.0.2:0", nil, okAnswer)
+	_, port, _ := strings.Cut(public.listener.Addr().String(), ":")
+	receiveOn(t, "127.0.0.3:"+port, &tls.Config{Certificates: []tls.Certificate{
+		mustIssue(t, localca.Certificate{Hosts: []string{"other.example"}}),
+	}}, okAnswer)
+	listenOn(t, "127.0.0.4:"+port, "HTTP/1.1 400 Bad Request\r\n\r\n", false)
+	listenOn(t, "127.0.0.5:"+port, "", true) // it takes most of the time that is left
+	u := mustURL(t, "https://hooks.example:"+port+"/")
+	s := serveNames(t, always("127.0.0.3", "127.0.0.4", "127.0.0.2"))
+	answer := attempt(t.Context(), t, s.client(loopback, 10*time.Second), u)
+	if answer.Verdict != delivered || answer.Address != "127.0.0.2:"+port {
+		t.Errorf("%+v", answer)
+	}
+	s = serveNames(t, always("127.0.0.5", "127.0.0.2"))
+	answer = attempt(t.Context(), t, s.client(loopback, 20*time.Second), u)
+	if answer.Verdict != delivered || answer.Address != "127.0.0.2:"+port ||
+		answer.Timing.TLS <= time.Second {
+		t.Errorf("%+v", answer)
+	}
+	// What an address showed is the reason, although nothing listens at the next.
+	s = serveNames(t, always("127.0.0.3", "127.0.0.6"))
+	notSent := mustNotDial(t, s.client(loopback, 10*time.Second), u)
+	if notSent.Class != failure.TLS || !strings.Contains(notSent.Detail, "is for other.example") ||
+		notSent.Address != "127.0.0.3:"+port {
+		t.Errorf("%+v", notSent)
 	}
 }
 
