@@ -193,6 +193,11 @@ func TestReturnsWithoutALogin(t *testing.T) {
 		b := r.browser()
 		back := b.back("olga", "")
 		b.Do(b.Request(http.MethodHead, back, "")).Want(t, http.StatusMethodNotAllowed)
+		path, form, _ := strings.Cut(back, "?")
+		post := b.Request(http.MethodPost, path, form)
+		post.Header.Set("Sec-Fetch-Site", "cross-site")
+		post.Header.Set("Origin", "https://network.example")
+		b.Do(post).Want(t, http.StatusBadRequest)
 		b.Follow(b.Get(back)).Want(t, http.StatusSeeOther)
 	})
 }

@@ -175,6 +175,8 @@ func (h *Handler) Routes() []web.Route {
 			Handler: page.Guard(h.https, h.answers(h.start))},
 		{Method: http.MethodGet, Path: pathReturn, Name: "sign_in_return",
 			Handler: page.Guard(h.https, h.answers(h.finish))},
+		{Method: http.MethodPost, Path: pathReturn, Name: "sign_in_return",
+			Handler: page.Guard(h.https, h.answers(h.finish))},
 		{Method: http.MethodHead, Path: pathReturn, Name: "sign_in_return",
 			Handler: page.Guard(h.https, refuseHead)},
 	}

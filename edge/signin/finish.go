@@ -29,11 +29,14 @@ import (
 // an answer.
 const answerWithin = 28 * time.Second
 
-// finish answers GET /signin/{network}/callback, the browser's way back from the identity network.
+// finish answers GET and POST /signin/{network}/callback, the browser's way back from the identity network.
 func (h *Handler) finish(w http.ResponseWriter, r *http.Request) *reply {
 	began := h.now()
 	q, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
+	switch {
+	case r.Method == http.MethodPost:
+		q = nil // a form (form_post), which no request asks for, comes without the flow's cookie
+	case err != nil:
 		// judged below as the return it is, should the state lead to a flow
 		q = url.Values{"state": q["state"]}
 	}

@@ -27,6 +27,11 @@ func TestReturnsThatLeadNowhere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { b.Get(address).WantPage(t, http.StatusBadRequest, lost) })
 	}
+	path, form, _ := strings.Cut(back, "?")
+	post := b.Request(http.MethodPost, path, form) // form_post
+	post.Header.Set("Sec-Fetch-Site", "cross-site")
+	post.Header.Set("Origin", "https://network.example")
+	b.Do(post).WantPage(t, http.StatusBadRequest, lost)
 	if after := r.sequences(); after["KV_sessions"] != before["KV_sessions"] {
 		t.Error("a return that nobody began writes something")
 	}

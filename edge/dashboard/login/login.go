@@ -113,7 +113,7 @@ const finishWithin = 25 * time.Second
 // finish answers GET /dashboard/login/{network}/callback, the browser's way back from the identity network.
 func (h *Handler) finish(w http.ResponseWriter, r *http.Request) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
+	if err != nil || r.Method == http.MethodPost { // a form comes without the flow's cookie
 		h.DrawProblem(w, nil, problemLost)
 		return
 	}

@@ -20,6 +20,7 @@ func (h *Handler) Routes() []web.Route {
 		paths.Get(paths.Login, outside(h.showLogin)),
 		paths.Post(paths.Login, h.Posted(h.bounded(h.leave))),
 		paths.Get(ReturnPath, outside(h.finish)),
+		paths.Post(ReturnPath, outside(h.finish)),
 		{Method: http.MethodHead, Path: ReturnPath, Name: paths.RouteName(ReturnPath),
 			Handler: outside(refuseHead)},
 		paths.Get(pathLink, outside(h.showLink)),
