@@ -37,6 +37,7 @@ type child struct {
 	exited chan error    // closed, after its exit was reported, when the process is gone
 	gone   chan struct{} // closed then too
 	log    *buffer
+	stderr *os.File // gets the log instead; nil: log does
 }
 
 // newChild prepares a process with its own data directory and ports that it keeps over restarts.
@@ -143,6 +144,9 @@ func (c *child) run() error {
 	c.cmd = exec.Command(c.binary(), append(slices.Clone(c.argv), c.args...)...)
 	c.cmd.Env = append(os.Environ(), c.env...)
 	c.cmd.Stdout, c.cmd.Stderr = c.log, c.log
+	if c.stderr != nil {
+		c.cmd.Stderr = c.stderr
+	}
 	ended, err := startTied(c.cmd)
 	if err != nil {
 		return err

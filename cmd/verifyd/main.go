@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -29,8 +30,15 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	ends := []os.Signal{syscall.SIGTERM, syscall.SIGINT}
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ends...)
+	context.AfterFunc(ctx, func() {
+		stop()                        // a second signal ends the process at once,
+		signal.Ignore(syscall.SIGHUP) // but for this one: a terminal that closes sends two
+	})
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
@@ -153,8 +161,23 @@ func newParser(more ...kong.Option) (*kong.Kong, error) {
 // exit passes the library's exit code out of its parser.
 type exit int
 
-// fail prints what went wrong. All faults of settings are printed at once, a line each.
-func fail(w io.Writer, err error) int {
+// printFor bounds the wait for what reads standard error.
+const printFor = time.Second
+
+// fail prints what went wrong, and returns the exit code. It does not wait for a pipe that nobody reads.
+func fail(w io.Writer, err error) (code int) {
+	printed := make(chan int, 1)
+	go func() { printed <- printError(w, err) }()
+	select {
+	case code = <-printed:
+		return code
+	case <-time.After(printFor):
+		return exitFailed
+	}
+}
+
+// printError prints all faults of settings at once, a line each.
+func printError(w io.Writer, err error) (code int) {
 	if !errors.As(err, new(config.UsageError)) {
 		_, _ = fmt.Fprintln(w, "verifyd:", err)
 		return exitFailed

@@ -68,6 +68,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return config.Usage(err)
 	}
+	defer j.Queue.Flush(time.Second)
 	dir, err := os.MkdirTemp("", "verifyd-demo-")
 	if err != nil {
 		return fmt.Errorf("create a temporary folder: %w", err)

@@ -1,5 +1,6 @@
 // Package logging is the log of the process. Its level can be changed while it runs. A warning that repeats
-// is logged a few times a minute and then counted. Lines of requests and attempts are never left out.
+// is logged a few times a minute and then counted. Lines of requests and attempts are left out only if nobody
+// reads the log.
 package logging
 
 import (
@@ -28,6 +29,8 @@ const (
 
 // Logger is the log of one process. It is safe for concurrent use.
 type Logger struct {
+	Queue *Queue // what its lines go through at the end; nil: they are written at once
+
 	out        io.Writer
 	always     []string
 	suppressed prometheus.Counter
@@ -72,8 +75,13 @@ func (j *Logger) Log() zerolog.Logger {
 	return zerolog.New(j).Sample(j).With().Timestamp().Logger()
 }
 
-// Measure registers the metrics of withheld lines.
-func (j *Logger) Measure(r prometheus.Registerer) { r.MustRegister(j.suppressed) }
+// Measure registers the metrics of lines that are not written.
+func (j *Logger) Measure(r prometheus.Registerer) {
+	r.MustRegister(j.suppressed)
+	if j.Queue != nil {
+		r.MustRegister(j.Queue.dropped)
+	}
+}
 
 // Sample reports whether a line of this level is wanted. The log calls it before it makes one.
 func (j *Logger) Sample(l zerolog.Level) bool { return l >= j.now() }
@@ -181,7 +189,7 @@ func (j *Logger) withhold(l zerolog.Level, line []byte) bool {
 // String names the actor in the supervisor's log.
 func (j *Logger) String() string { return "journal" }
 
-// Serve logs once a minute what was withheld, and the rest at its end.
+// Serve logs once a minute what was withheld, and the rest at its end, and soon what was dropped.
 func (j *Logger) Serve(ctx context.Context) error {
 	tick := time.NewTicker(repeatsEvery / 6)
 	defer tick.Stop()
@@ -189,10 +197,22 @@ func (j *Logger) Serve(ctx context.Context) error {
 		select {
 		case now := <-tick.C:
 			j.flush(now.Add(-repeatsEvery))
+			j.reportDropped()
 		case <-ctx.Done():
 			j.flush(time.Now().Add(time.Hour))
 			return ctx.Err()
 		}
+	}
+}
+
+func (j *Logger) reportDropped() {
+	if j.Queue == nil {
+		return
+	}
+	if n := j.Queue.takeLost(); n > 0 {
+		log := zerolog.New(j.out).With().Timestamp().Logger()
+		log.Warn().Int("dropped", n).
+			Msg("log lines were dropped: what reads the log did not read them in time")
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 // line is the part of a log line that the tests read.
 type line struct {
 	Level, Message, Error string
-	Suppressed            int
+	Suppressed, Dropped   int
 }
 
 func lines(t *testing.T, b *bytes.Buffer) (all []line) {

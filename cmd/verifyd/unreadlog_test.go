@@ -1,0 +1,62 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+
+	"verifyd/natsconf/natstest"
+)
+
+// A log that nobody reads stops nothing, nor does its reader's end; what is dropped is counted. SIGHUP ends
+// the process in order.
+func TestALogThatNobodyReads(t *testing.T) {
+	t.Parallel()
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	c := newChild(t)
+	c.stderr = writer
+	c.start(t)
+	if err := writer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	edge, admin := api{base: c.base()}, api{base: "http://" + c.admin}
+	requests := func() {
+		for range 500 {
+			if status, _, _ := edge.call(t, http.MethodGet, "/nowhere", ""); status != http.StatusNotFound {
+				t.Fatalf("a request is answered %d", status)
+			}
+		}
+	}
+	natstest.Await(t, "lines are dropped", func() bool {
+		requests()
+		_, _, metrics := admin.call(t, http.MethodGet, "/metrics", "")
+		return strings.Contains(string(metrics), "\nverifyd_log_dropped_lines_total ") &&
+			!strings.Contains(string(metrics), "\nverifyd_log_dropped_lines_total 0\n")
+	})
+	if err := reader.Close(); err != nil {
+		t.Fatal(err)
+	}
+	requests()
+	end := syscall.SIGHUP
+	if signal.Ignored(end) { // the process inherits that, as under nohup
+		end = syscall.SIGTERM
+	}
+	for range 2 { // a terminal that closes sends two
+		if err := c.cmd.Process.Signal(end); err != nil {
+			t.Fatal(err)
+		}
+		if end == syscall.SIGTERM {
+			break
+		}
+	}
+	if err := natstest.Receive(t, "the process ends", c.exited); err != nil {
+		t.Errorf("SIGHUP: %v", err)
+	}
+}
