@@ -223,7 +223,9 @@ func (h headerOf) backUp(t *testing.T, begun *atomic.Bool) (transfer.Header, err
 	t.Helper()
 	w, err := &noticed{}, error(nil)
 	h.Sync, h.StoreLimit, h.KeepResults = "always", "8GiB", 72*time.Hour
-	b := storage.Backup{Store: command.Store{StoreSettings: config.StoreSettings(h)}, File: "-"}
+	b := storage.Backup{
+		Local: command.Local{Store: command.Store{StoreSettings: config.StoreSettings(h)}}, File: "-",
+	}
 	natstest.Await(t, "the store answers in time", func() bool {
 		w = &noticed{}
 		if begun != nil {

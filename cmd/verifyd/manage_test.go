@@ -16,6 +16,7 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/natsconf/natstest"
+	"verifyd/sessions"
 )
 
 // elsewhereRig is the command line on another machine: a process in an empty folder, which has only the
@@ -248,6 +249,32 @@ func TestTokensFromElsewhere(t *testing.T) {
 		if code, _, errOut := r.run(t, "operator", "token", "create", "--name", "x", "--scope", c.scope,
 			"--expires", c.expires); code != exitUsage || !strings.Contains(errOut, c.says) {
 			t.Errorf("%+v: exit %d: %s", c, code, errOut)
+		}
+	}
+}
+
+// Commands that work only on the store do not use the local one if a service elsewhere is named.
+func TestStoreCommandsRefuseAServer(t *testing.T) {
+	t.Parallel()
+	r := boot(t)
+	id := string(must[sessions.ID](t)(sessions.ParseID(r.begin(t).Session)))
+	backup := filepath.Join(t.TempDir(), "backup")
+	if code, _, errOut := r.run(t, "backup", backup); code != 0 {
+		t.Fatal(errOut)
+	}
+	for _, args := range [][]string{
+		{"status"}, {"explain", id}, {"hosts", "list"}, {"hosts", "pause", "--for", "1m", "h.example"},
+		{"hosts", "resume", "h.example"}, {"deliveries", "list"}, {"deliveries", "show", id},
+		{"deliveries", "resend", id},
+		{"deliveries", "redrive", "--state", "undeliverable", "--dry-run"},
+		{"sessions", "export", "--account", "Harbor Guild"},
+		{"erase", "--all-accounts", "--platform-user-id", "u"}, {"backup", backup + "2"},
+		{"restore", backup}, {"recover"}, {"move", "--to", "nats://127.0.0.1:1"}, {"operator", "list"},
+		{"account", "secret", "Harbor Guild"},
+	} {
+		code, out, errOut := r.run(t, append(args, "--server", "https://elsewhere.example.com")...)
+		if code != exitUsage || out != "" || !strings.Contains(errOut, "works only on the store") {
+			t.Errorf("%v: exit %d, %s%s", args, code, out, errOut)
 		}
 	}
 }

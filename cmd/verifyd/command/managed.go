@@ -62,12 +62,24 @@ func storeOnly(server, what, why string) error {
 		"without --server (VERIFYD_SERVER)", what, why))
 }
 
-// Local is shared by the commands that work only on the store, although others on accounts also work from
-// another machine. If a service there is named they refuse, since the local store is another one.
+// Local is shared by the commands that work only on the store, although others also work from another
+// machine. If a service there is named they refuse, since the local store is another one.
 type Local struct {
 	Store `embed:""`
 
 	Server string `env:"VERIFYD_SERVER" hidden:"" help:"Refused: this works only on the store."`
+}
+
+// WhyRecords is why a command that reads or writes the records themselves works only on the store.
+const WhyRecords = "it reads or writes the records themselves"
+
+// Config is that of StoreSettings, for commands that open the store in their own way.
+func (l Local) Config(f *config.Faults) config.Store {
+	if l.Server != "" {
+		f.Add("server", "set, but this command works only on the store",
+			"run it without, on a machine of the service")
+	}
+	return l.StoreSettings.Config(f)
 }
 
 // Use is Store.Use; why is the reason why no service accepts the command.

@@ -42,7 +42,7 @@ type Deliveries struct {
 }
 
 type deliveriesListCmd struct {
-	command.Store `embed:""`
+	command.Local `embed:""`
 	table.Listing `embed:""`
 
 	State string `enum:",due,claimed,delivered,rejected,unknown,undeliverable" default:"" help:"Only deliveries in this state: due, claimed, delivered, rejected, unknown or undeliverable."`
@@ -57,7 +57,7 @@ func (d deliveriesListCmd) Run(ctx context.Context, c command.Console) error {
 			"--limit: %d is not from 1 to %d; give a number of deliveries, for example 50", d.Limit,
 			maxDeliveries))
 	}
-	return d.Use(ctx, c, func(st *store.Store) error {
+	return d.Use(ctx, c, command.WhyRecords, func(st *store.Store) error {
 		ctx, cancel := context.WithTimeout(ctx, listTimeout)
 		defer cancel()
 		found, err := st.Reader().Deliveries(ctx, facts.DeliveryState(d.State), d.Limit)
@@ -98,7 +98,7 @@ func lastClass(v facts.View) failure.Class {
 }
 
 type deliveriesShowCmd struct {
-	command.Store `embed:""`
+	command.Local `embed:""`
 	table.Listing `embed:""`
 	sessionArg    `embed:""`
 }
@@ -109,7 +109,7 @@ func (d deliveriesShowCmd) Run(ctx context.Context, c command.Console) error {
 	if err != nil {
 		return err
 	}
-	return d.Use(ctx, c, func(st *store.Store) error {
+	return d.Use(ctx, c, command.WhyRecords, func(st *store.Store) error {
 		ctx, cancel := context.WithTimeout(ctx, listTimeout)
 		defer cancel()
 		v, err := st.Reader().Read(ctx, id)
@@ -244,7 +244,7 @@ func noneKept(id sessions.ID, err error) error {
 const resender = "operator"
 
 type deliveriesResendCmd struct {
-	command.Store `embed:""`
+	command.Local `embed:""`
 	sessionArg    `embed:""`
 }
 
@@ -255,7 +255,7 @@ func (d deliveriesResendCmd) Run(ctx context.Context, c command.Console) error {
 	if err != nil {
 		return err
 	}
-	return d.Use(ctx, c, func(st *store.Store) error {
+	return d.Use(ctx, c, command.WhyRecords, func(st *store.Store) error {
 		ctx, cancel := context.WithTimeout(ctx, listTimeout)
 		defer cancel()
 		var asked facts.Resend

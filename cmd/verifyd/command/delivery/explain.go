@@ -19,7 +19,7 @@ import (
 
 // Explain describes in plain words what happened to a session, and what to do.
 type Explain struct {
-	command.Store `embed:""`
+	command.Local `embed:""`
 	sessionArg    `embed:""`
 }
 
@@ -29,7 +29,7 @@ func (e Explain) Run(ctx context.Context, c command.Console) error {
 	if err != nil {
 		return err
 	}
-	return e.Use(ctx, c, func(st *store.Store) error {
+	return e.Use(ctx, c, command.WhyRecords, func(st *store.Store) error {
 		ctx, cancel := context.WithTimeout(ctx, listTimeout)
 		defer cancel()
 		v, entries, err := st.Reader().Timeline(ctx, id)

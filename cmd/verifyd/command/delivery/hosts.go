@@ -27,14 +27,14 @@ type Hosts struct {
 }
 
 type hostsListCmd struct {
-	command.Store `embed:""`
+	command.Local `embed:""`
 	table.Listing `embed:""`
 }
 
 // Run lists what the running dispatchers see, what is paused, and what is due in the store; the operator's
 // pages show the same.
 func (h hostsListCmd) Run(ctx context.Context, c command.Console) error {
-	return h.Use(ctx, c, func(st *store.Store) error {
+	return h.Use(ctx, c, command.WhyRecords, func(st *store.Store) error {
 		ctx, cancel := context.WithTimeout(ctx, listTimeout)
 		defer cancel()
 		all, err := fleet.Ask(ctx, st.Conn)
@@ -80,7 +80,7 @@ func hostWords(h hosts.Host) (since time.Time, why string) {
 }
 
 type hostsPauseCmd struct {
-	command.Store `embed:""`
+	command.Local `embed:""`
 
 	Host   string        `arg:"" help:"The receiver's host, or host:port; the default port is 443."`
 	For    time.Duration `default:"1h" help:"How long, up to 24h; the pause ends automatically."`
@@ -89,7 +89,7 @@ type hostsPauseCmd struct {
 
 // Run pauses the host. Every dispatcher honours it within a second.
 func (h hostsPauseCmd) Run(ctx context.Context, c command.Console) error {
-	return h.Use(ctx, c, func(st *store.Store) error {
+	return h.Use(ctx, c, command.WhyRecords, func(st *store.Store) error {
 		book := pauses.NewStore(st.Conn, nil)
 		book.Oldest = store.OldestOf(st.Reader())
 		p, err := book.Begin(ctx, h.Host, command.Operator().String(), h.Reason, h.For)
@@ -127,14 +127,14 @@ func badPause(err error) error {
 }
 
 type hostsResumeCmd struct {
-	command.Store `embed:""`
+	command.Local `embed:""`
 
 	Host string `arg:"" help:"The receiver's host, or host:port."`
 }
 
 // Run ends the pause.
 func (h hostsResumeCmd) Run(ctx context.Context, c command.Console) error {
-	return h.Use(ctx, c, func(st *store.Store) error {
+	return h.Use(ctx, c, command.WhyRecords, func(st *store.Store) error {
 		book := pauses.NewStore(st.Conn, nil)
 		p, err := book.End(ctx, h.Host, command.Operator().String())
 		if err != nil {

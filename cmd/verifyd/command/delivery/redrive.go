@@ -23,7 +23,7 @@ import (
 )
 
 type deliveriesRedriveCmd struct {
-	command.Store `embed:""`
+	command.Local `embed:""`
 	table.Listing `embed:""`
 
 	State   string        `required:"" enum:"undeliverable,rejected,unknown" help:"State in which they ended: undeliverable, rejected or unknown. An unknown callback may have arrived already."`
@@ -49,7 +49,7 @@ func (d deliveriesRedriveCmd) Run(ctx context.Context, c command.Console) error 
 			return config.Usage(errors.New("--host: " + fault.Detail))
 		}
 	}
-	return d.Use(ctx, c, func(st *store.Store) error {
+	return d.Use(ctx, c, command.WhyRecords, func(st *store.Store) error {
 		ctx, cancel := context.WithTimeout(ctx, listTimeout)
 		defer cancel()
 		of := ""

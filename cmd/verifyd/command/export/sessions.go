@@ -26,7 +26,7 @@ type Sessions struct {
 }
 
 type exportCmd struct {
-	command.Store `embed:""`
+	command.Local `embed:""`
 
 	Account  string `required:"" placeholder:"NAME" help:"The account whose sessions to export: its name or id."`
 	Format   string `enum:"csv,jsonl" default:"csv" help:"csv, in which no cell is a formula, or jsonl: one JSON object per line."`
@@ -51,7 +51,7 @@ func (e exportCmd) Run(ctx context.Context, c command.Console) error {
 	if err != nil {
 		return config.Usage(err)
 	}
-	return e.Use(ctx, c, func(st *store.Store) error {
+	return e.Use(ctx, c, command.WhyRecords, func(st *store.Store) error {
 		a, err := st.Accounts.AccountByName(ctx, e.Account)
 		if err != nil {
 			return command.BadInput(err)

@@ -41,7 +41,7 @@ const (
 
 // Status shows the state of the service, once or repeatedly.
 type Status struct {
-	command.Store `embed:""`
+	command.Local `embed:""`
 
 	JSON  bool          `name:"json" help:"Print one JSON document; with --watch, one per line."`
 	Watch bool          `help:"Repeat: on a terminal the display is refreshed, otherwise each look is one line."`

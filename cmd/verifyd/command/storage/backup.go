@@ -23,7 +23,7 @@ import (
 
 // Backup writes everything in the store into one file, while the service runs.
 type Backup struct {
-	command.Store `embed:""`
+	command.Local `embed:""`
 	table.Listing `embed:""`
 
 	File          string `arg:"" help:"File to write; it must not exist yet. - is standard output."`
@@ -32,7 +32,7 @@ type Backup struct {
 
 // Run writes everything that the store holds into one file, while the service runs.
 func (b Backup) Run(ctx context.Context, c command.Console) error {
-	return b.Use(ctx, c, func(st *store.Store) error {
+	return b.Use(ctx, c, command.WhyRecords, func(st *store.Store) error {
 		made, err := b.toFile(ctx, c, st)
 		if err != nil {
 			return err

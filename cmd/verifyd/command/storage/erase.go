@@ -20,7 +20,7 @@ import (
 
 // Erase erases what is stored of one user.
 type Erase struct {
-	command.Store `embed:""`
+	command.Local `embed:""`
 	table.Listing `embed:""`
 
 	PlatformUserID string `name:"platform-user-id" required:"" help:"The user's id, as the integrator gave it."`
@@ -44,7 +44,7 @@ func (e Erase) Run(ctx context.Context, c command.Console) error {
 	if e.Guild != "" && e.Platform == "" {
 		return config.Usage(errors.New("--guild: a guild belongs to a platform; name that with --platform"))
 	}
-	return e.Use(ctx, c, func(st *store.Store) error {
+	return e.Use(ctx, c, command.WhyRecords, func(st *store.Store) error {
 		accounts, err := e.accounts(ctx, st.Accounts)
 		if err != nil {
 			return command.BadInput(err)

@@ -20,7 +20,7 @@ import (
 
 // Move brings the store to a NATS cluster while the service runs.
 type Move struct {
-	command.Store `embed:""`
+	command.Local `embed:""`
 	table.Listing `embed:""`
 
 	To         string `help:"NATS servers to move to (nats://a:4222,nats://b:4222)."`
@@ -34,9 +34,11 @@ type Move struct {
 // Run brings a store to a cluster while the service runs. It can be repeated: each run copies what is new.
 func (m Move) Run(ctx context.Context, c command.Console) error {
 	if m.Abort {
-		return m.Use(ctx, c, func(st *store.Store) error { return m.takeBack(ctx, c, st) })
+		return m.Use(ctx, c, command.WhyRecords, func(st *store.Store) error {
+			return m.takeBack(ctx, c, st)
+		})
 	}
-	return m.Use(ctx, c, func(from *store.Store) error {
+	return m.Use(ctx, c, command.WhyRecords, func(from *store.Store) error {
 		target, err := m.target(from)
 		if err != nil {
 			return err

@@ -22,7 +22,7 @@ import (
 
 // Recover repairs a damaged store, and reports what it has lost.
 type Recover struct {
-	command.Store `embed:""`
+	command.Local `embed:""`
 }
 
 // Run repairs a damaged store, without a second POST and without a second outcome.

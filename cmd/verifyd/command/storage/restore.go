@@ -28,7 +28,7 @@ import (
 
 // Restore fills a new store from a backup.
 type Restore struct {
-	command.Store `embed:""`
+	command.Local `embed:""`
 	table.Listing `embed:""`
 
 	File string `arg:"" help:"A backup written by verifyd backup, or the folder of a copy (VERIFYD_COPY_TO)."`

@@ -53,7 +53,9 @@ func TestMoveReportsWhatItDid(t *testing.T) {
 		t.Error(text)
 	}
 	if text := (Move{To: "nats://b:4222",
-		Store: command.Store{StoreSettings: config.StoreSettings{NATSURL: "nats://a:4222"}}}).
+		Local: command.Local{Store: command.Store{StoreSettings: config.StoreSettings{
+			NATSURL: "nats://a:4222",
+		}}}}).
 		finishedText(); strings.Contains(text, "data directory") {
 		t.Error(text)
 	}
