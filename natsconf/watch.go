@@ -41,6 +41,7 @@ var errBucketWentBack = errors.New("the bucket has lost what was seen in it")
 type Freshness struct {
 	until   atomic.Int64 // Unix nanoseconds
 	ended   atomic.Bool  // there is no watch that could see more
+	pending atomic.Int64 // entries that were delivered and that the follower has not taken
 	inDoubt atomic.Bool
 }
 
@@ -48,6 +49,14 @@ type Freshness struct {
 // knowing it, like one that was cut off from the others or paused: changes may have been acknowledged by its
 // successor. It ends when the follower has taken everything that a leader holds.
 func (f *Freshness) InDoubt() bool { return f.inDoubt.Load() }
+
+// SeenSince reports whether the follower has taken everything that had been acknowledged before an instant.
+func (f *Freshness) SeenSince(t time.Time) bool {
+	return f.until.Load() >= t.UnixNano() && f.pending.Load() == 0
+}
+
+// Taken is called by a follower that answers SeenSince, once it knows everything that it has received.
+func (f *Freshness) Taken(entries int) { f.pending.Add(-int64(entries)) }
 
 // StaleSince returns since when changes may not have been seen; zero while all are, and before everything
 // was seen once.
@@ -91,6 +100,7 @@ type Watch struct {
 // been seen. The caller closes the watch, which outlives lost connections and servers.
 func (c *Conn) Watch(ctx context.Context, bucket, keys string, f *Freshness) *Watch {
 	ctx, cancel := context.WithCancel(ctx)
+	f.pending.Store(0)
 	w := &Watch{
 		conn: c, bucket: bucket, keys: keys, freshness: f,
 		updates: make(chan jetstream.KeyValueEntry, watchQueue), cancel: cancel,
@@ -263,6 +273,7 @@ func (w *Watch) deliver(ctx context.Context, m *jetstream.RawStreamMsg) error {
 }
 
 func (w *Watch) send(ctx context.Context, e jetstream.KeyValueEntry) error {
+	w.freshness.pending.Add(1)
 	select {
 	case w.updates <- e:
 		return nil

@@ -87,3 +87,20 @@ var someNetwork = netsettings.Settings{
 	ClientID:     "c",
 	ClientSecret: "s",
 }
+
+// A key works from when it was shown, at an edge that has not seen it yet, too.
+func TestFreshKeysAreAccepted(t *testing.T) {
+	t.Parallel()
+	r := boot(t)
+	a := must[account.Account](t)(r.Store.Accounts.EnsureAccount(t.Context(), operator(), "Harbor Guild"))
+	for range 25 {
+		key, _, err := r.Store.Accounts.CreateKey(t.Context(), operator(), a.ID, account.KeyOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fresh := api{base: r.Base, key: key}
+		if status, _, body := fresh.call(t, http.MethodGet, "/usage", ""); status != http.StatusOK {
+			t.Errorf("a fresh key gets %d %s", status, body)
+		}
+	}
+}

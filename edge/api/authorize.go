@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"verifyd/edge/account"
@@ -31,7 +32,11 @@ type api struct {
 }
 
 // guard checks who sends a request, and whether they may: the key, its rate, its account's quota.
-type guard struct{ Config }
+type guard struct {
+	Config
+
+	unseen atomic.Int32 // requests whose key is not known, and may be in a moment
+}
 
 // authorize finds out whose request it is (contract §5; RFC 6750 §2.1). An address that has failed too often
 // gets a Retry-After instead of the reason; a valid key is not refused for what others at its address do.
@@ -51,6 +56,9 @@ func (g *guard) identify(r *http.Request) (account.Principal, *problem.Problem) 
 	event := web.EventFrom(r.Context())
 	event.WaitedForKey = 0
 	who, err := g.Keys.Lookup(secret)
+	if errors.Is(err, account.ErrUnknownKey) {
+		who, err = g.lookupNew(r.Context(), secret)
+	}
 	if errors.Is(err, account.ErrNotReady) {
 		ctx, done, p := g.wait(r.Context())
 		if p != nil {
@@ -79,6 +87,33 @@ func (g *guard) identify(r *http.Request) (account.Principal, *problem.Problem) 
 		g.Uses.RecordUse(who.Key.ID, g.Now())
 	}
 	return who, nil
+}
+
+const (
+	// unseenPause is the pause between two looks at whether a new key would be known, and unseenFor bounds
+	// the whole: new keys are seen five times a second.
+	unseenPause = 10 * time.Millisecond
+	unseenFor   = 2 * time.Second
+	// maxUnseen bounds the requests that wait so. What exceeds it is refused at once.
+	maxUnseen = 256
+)
+
+// lookupNew looks up a key that is not known once everything is known that was stored before the request. It
+// may have been made a moment ago. A made-up key costs the time, and no request to the store.
+func (g *guard) lookupNew(ctx context.Context, secret string) (account.Principal, error) {
+	defer g.unseen.Add(-1)
+	if g.unseen.Add(1) > maxUnseen {
+		return account.Principal{}, account.ErrUnknownKey
+	}
+	began := time.Now()
+	for !g.Keys.SeenSince(began) && time.Since(began) < unseenFor {
+		select {
+		case <-time.After(unseenPause):
+		case <-ctx.Done():
+			return account.Principal{}, account.ErrUnknownKey
+		}
+	}
+	return g.Keys.Lookup(secret)
 }
 
 func keyProblem(err error) *problem.Problem {

@@ -25,6 +25,8 @@ import (
 // Keys knows the API keys. Its errors are those of package account.
 type Keys interface {
 	Lookup(key string) (account.Principal, error)
+	// SeenSince reports whether all keys are known that were stored before an instant.
+	SeenSince(t time.Time) bool
 	Keys(account string) []account.Key
 }
 

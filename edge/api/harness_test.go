@@ -61,6 +61,8 @@ var acme = account.Account{ID: "acc_acme", Name: "Acme"}
 // keyring is a Keys with a fixed set of keys.
 type keyring map[string]account.Principal
 
+func (keyring) SeenSince(time.Time) bool { return true }
+
 func (k keyring) Lookup(secret string) (account.Principal, error) {
 	switch p, known := k[secret]; {
 	case secret == revokedKey:

@@ -18,6 +18,8 @@ type endings map[string]error
 
 func (endings) Keys(string) []account.Key { return nil }
 
+func (endings) SeenSince(time.Time) bool { return true }
+
 func (e endings) Lookup(secret string) (account.Principal, error) {
 	return account.Principal{}, e[secret]
 }

@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"slices"
 	"testing"
+	"time"
 
 	"verifyd/edge/account"
 )
@@ -27,7 +28,7 @@ func FuzzListQuery(f *testing.F) {
 		"cursor",
 		"q", "key", "mode"}
 	several := []string{"state", "delivery", "network", "reason", "binding"}
-	lists := listings{&api{guard: guard{Config{Keys: oneKey{}, Networks: []string{"dev"}}}}}
+	lists := listings{&api{guard: guard{Config: Config{Keys: oneKey{}, Networks: []string{"dev"}}}}}
 	f.Fuzz(func(t *testing.T, raw string) {
 		who := account.Principal{Key: oneKey{}.Keys("acc_a")[0], Account: account.Account{ID: "acc_a"}}
 		q, p := lists.listQuery(raw, who, false)
@@ -63,6 +64,8 @@ func FuzzListQuery(f *testing.F) {
 
 // oneKey is an account with one live key.
 type oneKey struct{}
+
+func (oneKey) SeenSince(time.Time) bool { return true }
 
 func (oneKey) Lookup(string) (account.Principal, error) {
 	return account.Principal{}, account.ErrUnknownKey

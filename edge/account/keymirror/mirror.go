@@ -159,6 +159,9 @@ func (m *Mirror) Lookup(secret string) (account.Principal, error) {
 	return account.Principal{Key: *k, Account: *a}, nil
 }
 
+// SeenSince reports whether all accounts and keys are known that were stored before an instant.
+func (m *Mirror) SeenSince(t time.Time) bool { return m.accounts.SeenSince(t) && m.keys.SeenSince(t) }
+
 // Account returns an account by its id, or the rest of one that was deleted.
 func (m *Mirror) Account(id string) (account.Account, bool) {
 	s := m.now.Load()
@@ -275,17 +278,20 @@ func (m *Mirror) Serve(ctx context.Context) error {
 		newer: map[string]bool{},
 	}
 	missing := 2 // buckets whose present content has not come in full
+	ofAccounts, ofKeys := 0, 0
 	for {
 		select {
 		case e, ok := <-accounts.Updates():
 			if !ok {
 				return accounts.Err()
 			}
+			ofAccounts++
 			missing = m.take(next, e, missing, m.putAccount)
 		case e, ok := <-keys.Updates():
 			if !ok {
 				return keys.Err()
 			}
+			ofKeys++
 			missing = m.take(next, e, missing, m.putKey)
 		case <-ctx.Done():
 			return ctx.Err()
@@ -293,6 +299,9 @@ func (m *Mirror) Serve(ctx context.Context) error {
 		if missing == 0 && len(accounts.Updates()) == 0 && len(keys.Updates()) == 0 {
 			m.now.Store(next)
 			m.once.Do(func() { close(m.loaded) })
+			m.accounts.Taken(ofAccounts)
+			m.keys.Taken(ofKeys)
+			ofAccounts, ofKeys = 0, 0
 			next = &snapshot{
 				keys: maps.Clone(next.keys), accounts: maps.Clone(next.accounts),
 				newer: maps.Clone(next.newer),
