@@ -177,6 +177,9 @@ func (a telling) explain(t *testing.T) {
 		if byToken != byID {
 			t.Errorf("by token: exit %d, %q %q", code, byToken, errOut)
 		}
+		if _, out, errOut := a.verifyd(t, "explain", "cb_"+a.sid(t, "delivered")); out != byID {
+			t.Errorf("by webhook-id: %q %q", out, errOut)
+		}
 	}
 }
 

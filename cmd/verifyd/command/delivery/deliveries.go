@@ -21,6 +21,7 @@ import (
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
 	"verifyd/sessions/failure"
+	"verifyd/sessions/lists"
 	sessionstore "verifyd/sessions/store"
 	"verifyd/sessions/timeline"
 )
@@ -218,11 +219,14 @@ func answerOf(r facts.Result) string {
 
 // sessionArg names the session that a command is about.
 type sessionArg struct {
-	Session string `arg:"" help:"The session's id or token."`
+	Session string `arg:"" help:"The session's id or token, or its callback's webhook-id."`
 }
 
 // id reads the argument. Errors never repeat it: it may be a token.
 func (a sessionArg) id() (sessions.ID, error) {
+	if id, _ := lists.Seek(a.Session); id != "" {
+		return id, nil
+	}
 	id, err := sessions.ParseID(a.Session)
 	if err != nil {
 		return "", config.Usage(fmt.Errorf("SESSION: this is %w; verifyd deliveries list shows the ids", err))
