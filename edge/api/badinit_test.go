@@ -78,6 +78,8 @@ var badInits = []badInit{
 	{"callback_url in capitals",
 		`{"platform":"p","platform_user_id":"u","CALLBACK_URL":"https://h.example/"}`, "callback_url",
 		fault.Missing},
+	{"binding without a letter", `{"bindng":"account",` + good + `}`, "bindng", fault.Unknown},
+	{"binding with two letters exchanged", `{"bidning":"account",` + good + `}`, "bidning", fault.Unknown},
 	{"callbackUrl", `{"platform":"p","platform_user_id":"u","callbackUrl":"https://h.example/"}`,
 		"callback_url", fault.Missing},
 

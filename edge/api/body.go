@@ -38,7 +38,8 @@ func (a *api) readVerification(r *http.Request) (verification, *problem.Problem)
 
 // decodeVerification reads the verification input strictly: the grammar of RFC 8259 in UTF-8, no name twice
 // in any object, names compared exactly, nothing after the object. Members it does not know are ignored,
-// since the contract may grow. It returns all faulty fields; if the text itself is not JSON, that one fault.
+// since the contract may grow, but for one that is nearly "binding": misspelt, it would weaken the proof. It
+// returns all faulty fields; if the text itself is not JSON, that one fault.
 func decodeVerification(body []byte, callbacks Callbacks) (verification, []problem.Fault) {
 	read, f := request.ReadMembers(body)
 	if f != nil {
@@ -54,6 +55,7 @@ func decodeVerification(body []byte, callbacks Callbacks) (verification, []probl
 		reference:      m.checked("reference", words.CheckReference),
 		locale:         m.checked("locale", words.CheckLocale),
 	}
+	m.Near("binding")
 	return v, m.Faults
 }
 

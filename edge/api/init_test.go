@@ -98,8 +98,10 @@ func TestInitAccepts(t *testing.T) {
 				"identity",
 			},
 		},
-		"white space":     {" \r\n\t" + goodBody + "\n ", nil},
-		"unknown members": {`{"x":{"y":[1,null,true]},"Platform":5,` + goodBody[1:], nil},
+		"white space": {" \r\n\t" + goodBody + "\n ", nil},
+		"unknown members": {
+			`{"x":{"y":[1,null,true]},"Platform":5,"guildId":"g","user_id":"u","url":"",` + goodBody[1:], nil,
+		},
 		"no guild_id": {
 			`{"platform":"p","platform_user_id":"u","callback_url":"https://h.example/"}`, nil,
 		},

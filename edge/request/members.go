@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
+	"maps"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -60,6 +61,9 @@ func syntaxFault(body []byte, err error) *problem.Fault {
 	}
 	f := &problem.Fault{Field: memberOf(s.JSONPointer)}
 	switch {
+	case bytes.HasPrefix(body, []byte("\ufeff")):
+		f.Code, f.Detail = fault.Syntax,
+			"the body begins with a byte order mark (U+FEFF); leave it out (RFC 8259 §8.1)"
 	case errors.Is(err, jsontext.ErrDuplicateName):
 		f.Code, f.Detail = fault.Duplicate, "the name occurs twice in one object; each may occur once"
 	case onlyEncoding(body, s.ByteOffset):
@@ -136,8 +140,12 @@ func (m *Members) Text(name string, required bool) (s string, ok bool) {
 		}
 		return "", false
 	}
-	if value.Kind() != jsontext.KindString {
-		m.Faultf(name, fault.Type, "the field is %s; it must be a string", kindWord(value.Kind()))
+	switch kind := value.Kind(); {
+	case kind == jsontext.KindNull && !required:
+		m.Faultf(name, fault.Type, "the field is null; leave it out, or it must be a string")
+		return "", false
+	case kind != jsontext.KindString:
+		m.Faultf(name, fault.Type, "the field is %s; it must be a string", kindWord(kind))
 		return "", false
 	}
 	text, err := jsontext.AppendUnquote(nil, value)
@@ -148,11 +156,11 @@ func (m *Members) Text(name string, required bool) (s string, ok bool) {
 	return string(text), true
 }
 
-// lookalike returns a hint for a name in the wrong letter case.
+// lookalike returns a hint for a name that is nearly this one.
 func (m *Members) lookalike(name string) string {
-	for other := range m.values {
-		if strings.EqualFold(other, name) {
-			return "; names are compared exactly, in lower case"
+	for _, other := range slices.Sorted(maps.Keys(m.values)) {
+		if len(other) <= MaxShownName && near(other, name) {
+			return fmt.Sprintf("; did you mean it by %q? names are compared exactly, in lower case", other)
 		}
 	}
 	return ""
