@@ -55,7 +55,7 @@ func decodeVerification(body []byte, callbacks Callbacks) (verification, []probl
 		reference:      m.checked("reference", words.CheckReference),
 		locale:         m.checked("locale", words.CheckLocale),
 	}
-	m.Near("binding")
+	m.Misspelt("binding")
 	return v, m.Faults
 }
 

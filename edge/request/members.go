@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -136,7 +134,7 @@ func (m *Members) Text(name string, required bool) (s string, ok bool) {
 	value, given := m.values[name]
 	if !given {
 		if required {
-			m.Faultf(name, fault.Missing, "the field is required%s", m.lookalike(name))
+			m.Faultf(name, fault.Missing, "the field is required%s", m.hint(name))
 		}
 		return "", false
 	}
@@ -156,12 +154,10 @@ func (m *Members) Text(name string, required bool) (s string, ok bool) {
 	return string(text), true
 }
 
-// lookalike returns a hint for a name that is nearly this one.
-func (m *Members) lookalike(name string) string {
-	for _, other := range slices.Sorted(maps.Keys(m.values)) {
-		if len(other) <= MaxShownName && near(other, name) {
-			return fmt.Sprintf("; did you mean it by %q? names are compared exactly, in lower case", other)
-		}
+// hint names a member that is nearly a missing one.
+func (m *Members) hint(missing string) string {
+	if others := m.lookalikes(missing); len(others) > 0 {
+		return fmt.Sprintf("; did you mean it by %q? names are compared exactly, in lower case", others[0])
 	}
 	return ""
 }

@@ -14,7 +14,7 @@ func TestNear(t *testing.T) {
 		{"guildId", "guild_id", true}, {"guild", "guild_id", false}, {"build_id", "guild_id", true},
 		{"locals", "locale", true}, {"local", "locale", true}, {"scale", "locale", false},
 		{"user_id", "guild_id", false}, {"platform_id", "platform", false}, {"plaftorm", "platform", true},
-		{"platform_ser_di", "platform_user_id", true}, {"callback", "callback_url", false},
+		{"platform_usr_id", "platform_user_id", true}, {"callback", "callback_url", false},
 		{"callback-url", "callback_url", true}, {"", "code", false}, {"é", "code", false},
 		{"cod", "code", true},
 	} {

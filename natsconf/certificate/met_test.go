@@ -33,7 +33,7 @@ func TestMetKeepsTheNewestOfADay(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		time.Sleep(20 * time.Hour)
+		time.Sleep(20 * time.Hour) // of the bubble
 		if err := met.VerifyReceiver()(shown(t, "b.example", 5*day)); err != nil {
 			t.Error(err)
 		}
@@ -42,7 +42,7 @@ func TestMetKeepsTheNewestOfADay(t *testing.T) {
 			!all[0].Expires.Equal(now.Add(80*day)) || all[1].Of != "receiver b.example" || !all[1].Foreign {
 			t.Errorf("%+v", all)
 		}
-		time.Sleep(5 * time.Hour)
+		time.Sleep(5 * time.Hour) // of the bubble
 		if all := met.List(); len(all) != 1 || all[0].Of != "receiver b.example" {
 			t.Errorf("after a day: %+v", all)
 		}

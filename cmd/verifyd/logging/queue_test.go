@@ -49,7 +49,7 @@ func TestNobodyWaitsForTheReader(t *testing.T) {
 			log.Info().Int("i", i).Msg("request")
 		}
 		queue.Flush(time.Second)
-		time.Sleep(time.Minute) // what was dropped is not reported while that would be dropped
+		time.Sleep(time.Minute) // of the bubble: what was dropped is not reported while that would be dropped
 		synctest.Wait()
 		close(out.release)
 		synctest.Wait()
@@ -57,7 +57,7 @@ func TestNobodyWaitsForTheReader(t *testing.T) {
 		if written == 0 || written == logged {
 			t.Errorf("%d of %d lines are written", written, logged)
 		}
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) // of the bubble
 		synctest.Wait()
 		told := 0
 		for _, l := range lines(t, &out.Buffer) {
