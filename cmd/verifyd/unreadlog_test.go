@@ -1,12 +1,14 @@
 package main
 
 import (
+	"errors"
 	"net/http"
 	"os"
 	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 
 	"verifyd/natsconf/natstest"
 )
@@ -59,4 +61,24 @@ func TestALogThatNobodyReads(t *testing.T) {
 	if err := natstest.Receive(t, "the process ends", c.exited); err != nil {
 		t.Errorf("SIGHUP: %v", err)
 	}
+}
+
+// unread is a pipe that is full until it is closed.
+type unread chan struct{}
+
+func (u unread) Write(b []byte) (int, error) {
+	<-u
+	return len(b), nil
+}
+
+// The last error of a process does not wait for a reader of it either.
+func TestAnErrorThatNobodyReads(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		pipe := make(unread)
+		if code := fail(pipe, errors.New("the end")); code != exitFailed {
+			t.Errorf("exit code %d", code)
+		}
+		close(pipe)
+	})
 }

@@ -1,11 +1,15 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"verifyd/edge/account"
@@ -74,4 +78,42 @@ func TestAcceptedKeysAreSeen(t *testing.T) {
 	if got := strings.Join(uses.seen, " "); got != "key_acme key_other" {
 		t.Errorf("seen: %s", got)
 	}
+}
+
+// unseen is a Keys that knows no key and never sees a new one.
+type unseen struct {
+	endings
+
+	asked atomic.Int32
+}
+
+func (u *unseen) SeenSince(time.Time) bool {
+	u.asked.Add(1)
+	return false
+}
+
+// A key that is not known waits for new ones, within a bound: beyond so many it is refused at once, and when
+// its client leaves.
+func TestUnknownKeysWaitWithinABound(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		keys := &unseen{endings: endings{"k": account.ErrUnknownKey}}
+		g := &guard{Config: Config{Keys: keys}}
+		began := time.Now()
+		if _, err := g.lookupNew(t.Context(), "k"); !errors.Is(err, account.ErrUnknownKey) ||
+			time.Since(began) != unseenFor {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+		left, leave := context.WithCancel(t.Context())
+		leave()
+		if _, err := g.lookupNew(left, "k"); !errors.Is(err, account.ErrUnknownKey) {
+			t.Errorf("its client has left: %v", err)
+		}
+		g.unseen.Store(maxUnseen)
+		keys.asked.Store(0)
+		if _, err := g.lookupNew(t.Context(), "k"); !errors.Is(err, account.ErrUnknownKey) ||
+			keys.asked.Load() != 0 || g.unseen.Load() != maxUnseen {
+			t.Errorf("one more: %v; it waited, %d wait", err, g.unseen.Load())
+		}
+	})
 }

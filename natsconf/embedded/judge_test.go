@@ -1,9 +1,14 @@
 package embedded
 
 import (
+	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -83,4 +88,36 @@ func TestFailureIsToldFirst(t *testing.T) {
 	if !told {
 		t.Error("the end of the witness comes first")
 	}
+}
+
+// Damage that a disk does not accept is recorded as soon as it does, not only at the process's end: one that
+// is killed has none.
+func TestDamageIsRecordedWhenTheDiskAcceptsIt(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	full := filepath.Join(dir, WitnessFile+".new") // a folder, where the next witness is written
+	if err := os.Mkdir(full, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		e := &Server{gone: make(chan struct{}), latch: newLatch()}
+		e.dataDir, e.log = dir, zerolog.Nop()
+		e.losses.files, e.losses.latch = &e.files, e.latch
+		e.NoteDamage(Damage{Stream: topology.StreamCompletions, What: "damaged"})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- e.Serve(ctx) }()
+		time.Sleep(time.Minute) // of the bubble
+		synctest.Wait()
+		if err := os.Remove(full); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * saveAgain) // of the bubble
+		synctest.Wait()
+		if w, err := readWitness(dir); err != nil || len(w.Damages) != 1 {
+			t.Errorf("recorded: %+v, %v", w, err)
+		}
+		cancel()
+		<-done
+	})
 }

@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -113,34 +111,6 @@ func TestLossWhileServedFailsTheStore(t *testing.T) {
 	}
 	s.stop()
 	s.recover(servedEntries) // with the new one, without the damaged one
-}
-
-// A disk that accepts no witness while the store fails has it as soon as it does, not only at the process's
-// end: who is killed leaves none.
-func TestLossIsWrittenWhenTheDiskAcceptsIt(t *testing.T) {
-	s := newServed(t, topology.BucketStream(topology.BucketAccounts), "$KV.accounts.", twoBlocks)
-	witness := filepath.Join(s.dir, "witness.json")
-	for { // until no write of one is on its way
-		err := os.Mkdir(witness+".new", 0o700)
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, fs.ErrExist) {
-			t.Fatal(err)
-		}
-	}
-	s.harm(cutLength)
-	s.readAll()
-	natstest.Receive(t, "the store has failed permanently", s.server.Abandoned())
-	if err := os.Remove(witness + ".new"); err != nil {
-		t.Fatal(err)
-	}
-	natstest.Await(t, "the witness has the damage", func() bool {
-		text, err := os.ReadFile(witness)
-		return err == nil && strings.Contains(string(text), "found a damaged record")
-	})
-	s.stop()
-	s.recover(servedEntries - 1)
 }
 
 // readAll reads each entry. None may be reported as not found.
