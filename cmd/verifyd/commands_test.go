@@ -235,6 +235,8 @@ func TestBadSettingsAreRefusedByName(t *testing.T) {
 			[]string{"VERIFYD_ALARM_SECRET", "openssl rand -base64 32"}},
 		{[]string{"--alarm-url", "https://ops.example.com/", "--alarm-secret", "hunter2"},
 			[]string{"VERIFYD_ALARM_SECRET"}},
+		{[]string{"--alarm-url", "https://ops.example.com/", "--alarm-secret", "whsec_aHVudGVyMg=="},
+			[]string{"VERIFYD_ALARM_SECRET", "at least 24 bytes"}},
 		{[]string{"--alarm-failures", "0"}, []string{"VERIFYD_ALARM_FAILURES", "5"}},
 		{[]string{"--log-format", "xml"}, []string{"VERIFYD_LOG_FORMAT", "xml"}},
 		{[]string{"--config", slip}, []string{"callback_timeuot", "callback_timeout"}},

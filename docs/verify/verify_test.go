@@ -137,6 +137,7 @@ const (
 	secret    = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	newSecret = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 	another   = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+	short     = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=" // 23 bytes
 
 	// seeds of key pairs
 	seed        = "the old pair's seed, of 32 bytes"
@@ -165,6 +166,7 @@ func TestGuides(t *testing.T) {
 			tryOut(t, g, g.Library, libraryFolder(t))
 		})
 		t.Run(g.ID+", public key", func(t *testing.T) { t.Parallel(); tryPublicKey(t, g) })
+		t.Run(g.ID+", short secret", func(t *testing.T) { t.Parallel(); tryShortSecret(t, g) })
 	}
 }
 
@@ -219,6 +221,22 @@ func tryPublicKey(t *testing.T, g verify.Guide) {
 	})
 }
 
+// A short secret is refused at the start, or by the guides that read it later at each callback.
+func tryShortSecret(t *testing.T, g verify.Guide) {
+	t.Helper()
+	r, up := begin(t, g, g.Standard, "", short)
+	if up {
+		if answer := r.send(t, []string{short}, time.Now(), false); answer.Status != http.StatusUnauthorized {
+			t.Errorf("%d %s", answer.Status, answer.Body)
+		} else {
+			_, _ = r.said.Write([]byte(answer.Body))
+		}
+	}
+	if !strings.Contains(r.said.String(), "at least 24 bytes") {
+		t.Errorf("it says %s", r.said.String())
+	}
+}
+
 func tryOut(t *testing.T, g verify.Guide, code verify.Code, lib string) {
 	t.Helper()
 	r := start(t, g, code, lib)
@@ -270,6 +288,16 @@ type running struct {
 
 func start(t *testing.T, g verify.Guide, code verify.Code, lib string) *running {
 	t.Helper()
+	r, up := begin(t, g, code, lib, secret+" "+newSecret)
+	if !up {
+		t.Fatalf("the program ended:\n%s", r.said.String())
+	}
+	return r
+}
+
+// begin runs a guide's receiver. up is false if it ended, as it may where its secret is refused.
+func begin(t *testing.T, g verify.Guide, code verify.Code, lib, secrets string) (r *running, up bool) {
+	t.Helper()
 	program := runtimes[g.ID].program
 	prove.Program(t, program, program)
 	dir := t.TempDir()
@@ -280,10 +308,10 @@ func start(t *testing.T, g verify.Guide, code verify.Code, lib string) *running 
 	if command.Env == nil {
 		command.Env = os.Environ()
 	}
-	command.Env = append(command.Env, "VERIFYD_SIGNING_SECRET="+secret+" "+newSecret,
+	command.Env = append(command.Env, "VERIFYD_SIGNING_SECRET="+secrets,
 		"VERIFYD_PUBLIC_KEY="+publicKey(seed)+" "+publicKey(newSeed),
 		fmt.Sprintf("PORT=%d", port), "PYTHONUTF8=1", "LANG=C.UTF-8")
-	r := &running{said: &words{}}
+	r = &running{said: &words{}}
 	command.Stdout, command.Stderr = r.said, r.said
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
@@ -292,9 +320,11 @@ func start(t *testing.T, g verify.Guide, code verify.Code, lib string) *running 
 	go func() { defer close(ended); _ = command.Wait() }()
 	r.stop = sync.OnceFunc(func() { _ = command.Process.Kill(); <-ended })
 	t.Cleanup(r.stop)
-	up(t, port, ended, r.said)
+	if !listens(t, port, ended, r.said) {
+		return r, false
+	}
 	r.front(t, port)
-	return r
+	return r, true
 }
 
 // front is the proxy that speaks https, and changes a body if the test wants it.
@@ -427,8 +457,8 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// up waits until the program listens.
-func up(t *testing.T, port int, ended <-chan struct{}, said *words) {
+// listens waits until the program listens, and reports whether it does; otherwise it has ended.
+func listens(t *testing.T, port int, ended <-chan struct{}, said *words) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -438,12 +468,12 @@ func up(t *testing.T, port int, ended <-chan struct{}, said *words) {
 		if conn, err := new(net.Dialer).
 			DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
 			_ = conn.Close()
-			return
+			return true
 		}
 		select {
 		case <-tick.C:
 		case <-ended:
-			t.Fatalf("the program ended:\n%s", said.String())
+			return false
 		case <-ctx.Done():
 			t.Fatalf("the program does not listen:\n%s", said.String())
 		}

@@ -304,11 +304,14 @@ func TestWithoutItsMemoryNothingIsHandled(t *testing.T) {
 }
 
 func TestReceiverRefusesSecretsThatProveNothing(t *testing.T) {
-	for _, secrets := range [][]string{nil, {""}, {"whsec_"}, {"whsec_%%%"}, {secret, ""}} {
+	short := "whsec_" + strings.Repeat("A", 31) + "=" // 23 bytes
+	for _, secrets := range [][]string{
+		nil, {""}, {"whsec_"}, {"whsec_%%%"}, {secret, ""}, {short}, {secret, short},
+	} {
 		if _, err := client.NewReceiver(secrets,
 			func(context.Context, client.Result) error { return nil }); err == nil {
 			t.Errorf("%q was accepted", secrets)
-		} else if strings.Contains(err.Error(), "%%%") {
+		} else if strings.Contains(err.Error(), "%%%") || strings.Contains(err.Error(), short) {
 			t.Errorf("it shows the secret: %v", err)
 		}
 	}

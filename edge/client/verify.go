@@ -19,6 +19,10 @@ import (
 // obtains a callback can send it again for that long, and Seen prevents that.
 const Tolerance = 5 * time.Minute
 
+// minSecretBytes is what Standard Webhooks asks of a signing secret, decoded: a shorter one can be guessed
+// from one callback.
+const minSecretBytes = 24
+
 // publicPrefix is how Standard Webhooks marks a public key.
 const publicPrefix = "whpk_"
 
@@ -79,12 +83,13 @@ func NewVerifier(secrets ...string) (*Verifier, error) {
 			v.keys = append(v.keys, key)
 			continue
 		}
-		hook, err := standardwebhooks.NewWebhook(secret)
-		// An empty secret would be a valid key to anybody who guesses that it is empty.
-		if err != nil || strings.TrimPrefix(secret, "whsec_") == "" {
-			return nil, fmt.Errorf("signing secret %d of %d is not whsec_ and base64; copy it from the "+
-				"dashboard or from verifyd account secret", i+1, len(secrets))
+		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
+		if err != nil || len(key) < minSecretBytes {
+			return nil, fmt.Errorf("signing secret %d of %d is not whsec_ and base64 of at least %d bytes; "+
+				"copy it from the dashboard or from verifyd account secret", i+1, len(secrets),
+				minSecretBytes)
 		}
+		hook, _ := standardwebhooks.NewWebhookRaw(key) // never fails
 		v.hooks = append(v.hooks, hook)
 	}
 	if len(v.hooks)+len(v.keys) == 0 {

@@ -28,6 +28,7 @@ const (
 	oldSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	newSecret = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 	another   = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+	short     = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=" // 23 bytes
 
 	// seeds of key pairs, among the secrets that sign
 	oldSeed     = "the old pair's seed, of 32 bytes"
@@ -164,16 +165,30 @@ func TestKits(t *testing.T) {
 					postAll(t, url, results, callbacks())
 				})
 			}
+			k.refuses(t, dir, short, "signing secret 1 of 1 is not whsec_ and base64 of at least 24 bytes")
 			if k.noPublicKeys != "" {
-				out, err := k.command(dir, k.receiver, k.kinds[0], publicKey(oldSeed)).CombinedOutput()
-				if err == nil || !strings.Contains(string(out), k.noPublicKeys) {
-					t.Errorf("given a public key it ends with %v and says %s", err, out)
-				}
+				k.refuses(t, dir, publicKey(oldSeed), k.noPublicKeys)
 				return
 			}
 			url, results := k.receives(t, dir, k.kinds[0], publicKey(oldSeed), publicKey(newSeed))
 			postAll(t, url, results, keyCallbacks())
 		})
+	}
+}
+
+// refuses runs a receiver of the kit with a secret that ends it.
+func (k kit) refuses(t *testing.T, dir, secret, why string) {
+	t.Helper()
+	c := k.command(dir, k.receiver, k.kinds[0], secret)
+	c.Env = append(c.Env, "SECRETS="+secret)
+	var out strings.Builder
+	c.Stdout, c.Stderr = &out, &out
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer time.AfterFunc(natstest.TestTimeout, func() { _ = c.Process.Kill() }).Stop() // it listens
+	if err := c.Wait(); err == nil || !strings.Contains(out.String(), why) {
+		t.Errorf("given %s it ends with %v and says %s", secret, err, out.String())
 	}
 }
 

@@ -369,6 +369,7 @@ func TestTheGuardHolds(t *testing.T) {
 		{func(o *receivertest.Options) { o.URL = "https://u:p@bot.example.com/" }, "the URL"},
 		{func(o *receivertest.Options) { o.URL = "bot.example.com" }, "the URL"},
 		{func(o *receivertest.Options) { o.Secret = "whsec_%" }, "signing secret"},
+		{func(o *receivertest.Options) { o.Secret = secret[:len(secret)-4] }, "at least 24 bytes"},
 	} {
 		o := options("https://bot.example.com/", c.change)
 		b, err := receivertest.New(o)

@@ -93,10 +93,12 @@ func New(o Options) (*Bench, error) {
 	b.client = callback.New(callback.Config{
 		RootCAs: roots, Policy: policy, Timeout: o.Timeout, UserAgent: o.UserAgent,
 	})
-	if _, err := b.client.PrepareProbe(b.valid()); err != nil {
+	key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(o.Secret, "whsec_"))
+	// A good receiver refuses a secret of less than the 24 bytes that Standard Webhooks asks for.
+	if _, err := b.client.PrepareProbe(b.valid()); err != nil || len(key) < 24 {
 		b.Close()
-		return nil, errors.New("the signing secret is not whsec_ followed by base64; copy it from the " +
-			"dashboard, or from verifyd account secret")
+		return nil, errors.New("the signing secret is not whsec_ followed by base64 of at least 24 bytes; " +
+			"copy it from the dashboard, or from verifyd account secret")
 	}
 	return b, nil
 }

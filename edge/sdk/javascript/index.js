@@ -456,8 +456,8 @@ function base64(text) {
 function keyOf(secret, which) {
   if (typeof secret === "string" && secret.startsWith("whpk_")) return publicKeyOf(secret, which);
   const bytes = typeof secret === "string" && secret.startsWith("whsec_") && base64(secret.slice("whsec_".length));
-  if (!bytes || bytes.length === 0) {
-    throw new TypeError(`${which} is not whsec_ and base64; copy it from the dashboard`);
+  if (!bytes || bytes.length < 24) {
+    throw new TypeError(`${which} is not whsec_ and base64 of at least 24 bytes; copy it from the dashboard`);
   }
   const key = webcrypto.subtle.importKey("raw", bytes, { name: "HMAC", hash: "SHA-256" }, false, ["verify"]);
   return { version: "v1", algorithm: "HMAC", key };

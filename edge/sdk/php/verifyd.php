@@ -480,9 +480,9 @@ final class Receiver
                 continue;
             }
             $key = str_starts_with($secret, 'whsec_') ? base64_decode(substr($secret, 6), true) : false;
-            if ($key === false || $key === '') {
-                throw new \InvalidArgumentException(sprintf('signing secret %d of %d is not whsec_ and base64; copy '
-                    . 'it from the dashboard', $i + 1, count($secrets)));
+            if ($key === false || strlen($key) < 24) {
+                throw new \InvalidArgumentException(sprintf('signing secret %d of %d is not whsec_ and base64 of at '
+                    . 'least 24 bytes; copy it from the dashboard', $i + 1, count($secrets)));
             }
             $this->keys[] = $key;
         }

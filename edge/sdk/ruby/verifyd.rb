@@ -469,11 +469,12 @@ module Verifyd
       return public_key_of(secret, place, of) if secret.is_a?(String) && secret.start_with?("whpk_")
 
       key = secret.is_a?(String) && secret.start_with?("whsec_") && secret.delete_prefix("whsec_").unpack1("m0")
-      raise ArgumentError unless key && !key.empty?
+      raise ArgumentError unless key && key.bytesize >= 24
 
       ["v1", key]
     rescue ArgumentError
-      raise ArgumentError, "signing secret #{place} of #{of} is not whsec_ and base64; copy it from the dashboard"
+      raise ArgumentError, "signing secret #{place} of #{of} is not whsec_ and base64 of at least 24 bytes; copy it " \
+        "from the dashboard"
     end
   end
 end

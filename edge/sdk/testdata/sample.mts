@@ -84,7 +84,7 @@ const memory = new MemorySeen(1_000, 10);
 const known: "new" | "busy" | "handled" = memory.begin("id");
 memory.end("id", known === "new");
 const options: ReceiverOptions = { seen: memory, tests: true, now: () => Date.now() };
-const receiver = new Receiver(["whsec_x"], async (result: Result) => {
+const receiver = new Receiver(["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"], async (result: Result) => {
   const words = result.platformUserId + result.guildId + result.id + result.session + result.sentAt.toISOString();
   return result.verified && !result.test ? words : undefined;
 }, options);
@@ -110,7 +110,7 @@ void client.read(7);
 // @ts-expect-error a client has a key
 new Client("https://verify.example.com");
 // @ts-expect-error secrets are a list
-new Receiver("whsec_x", () => undefined);
+new Receiver("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", () => undefined);
 // @ts-expect-error a memory has both methods
 new Receiver([], () => undefined, { seen: { begin: () => "new" as const } });
 export const wrong = async (refused: Refused): Promise<void> => {

@@ -71,8 +71,8 @@ def handle(result: Result) -> None:
 
 
 memory: Seen = MemorySeen(1_000, 10)
-receiver = Receiver(["whsec_x"], handle, seen=memory, tests=True, now=lambda: 0.0)
-own = Receiver(["whsec_x"], handle, seen=OwnSeen())
+receiver = Receiver(["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"], handle, seen=memory, tests=True, now=lambda: 0.0)
+own = Receiver(["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"], handle, seen=OwnSeen())
 answer: Tuple[int, str] = receiver.receive("POST", {"webhook-id": "cb_a"}, b"{}")
 applications = [receiver.wsgi, receiver.asgi]
 
@@ -84,7 +84,7 @@ client.confirm("a", "sailor_42", "k7m-2qx")  # type: ignore[misc]
 client.list(status="failed")  # type: ignore[call-arg]
 client.read(7)  # type: ignore[arg-type]
 Client("https://verify.example.com")  # type: ignore[call-arg]
-Receiver(["whsec_x"], handle, seen=object())  # type: ignore[arg-type]
+Receiver(["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"], handle, seen=object())  # type: ignore[arg-type]
 client.read("a").completed_at.isoformat()  # type: ignore[union-attr]
 outcome: bool = client.read("a").verified  # type: ignore[assignment]
 client.read("a").state = "verified"  # type: ignore[misc]

@@ -578,8 +578,9 @@ def _secret(text: str, place: int, of: int) -> bytes:
         key = base64.b64decode(text[len("whsec_"):], validate=True) if text.startswith("whsec_") else b""
     except (ValueError, AttributeError):
         key = b""
-    if not key:
-        raise ValueError(f"signing secret {place} of {of} is not whsec_ and base64; copy it from the dashboard")
+    if len(key) < 24:
+        raise ValueError(f"signing secret {place} of {of} is not whsec_ and base64 of at least 24 bytes; copy it from "
+                         "the dashboard")
     return key
 
 
