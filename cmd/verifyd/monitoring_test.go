@@ -207,6 +207,22 @@ func TestNATSServersAreTargets(t *testing.T) {
 	}
 }
 
+// No container of the stack dumps its memory, which holds secrets.
+func TestComposeDumpsNothing(t *testing.T) {
+	t.Parallel()
+	var compose struct {
+		Services map[string]struct {
+			Ulimits struct{ Core *int }
+		}
+	}
+	readConfig(t, &compose, "docker-compose.yml")
+	for name, service := range compose.Services {
+		if core := service.Ulimits.Core; core == nil || *core != 0 {
+			t.Errorf("%s may write a core dump", name)
+		}
+	}
+}
+
 // Images that are built without a registry have the versions that others pull.
 func TestLocalImagesAreOfTheSameVersions(t *testing.T) {
 	t.Parallel()

@@ -423,11 +423,14 @@ func TestRPM(t *testing.T) {
 // systemd finds nothing wrong with the unit, and reports a low exposure.
 func TestUnit(t *testing.T) {
 	t.Parallel()
-	analyze := needs(t, "systemd-analyze")
 	text := string(read(t, "package/verifyd.service"))
 	if strings.Count(text, "/usr/bin/verifyd ") != 2 {
 		t.Fatal("the unit does not run /usr/bin/verifyd twice")
 	}
+	if !strings.Contains(text, "\nLimitCORE=0\n") {
+		t.Error("a core dump may hold secrets")
+	}
+	analyze := needs(t, "systemd-analyze")
 	file := filepath.Join(t.TempDir(), "verifyd.service")
 	// systemd requires that the program exists.
 	text = strings.ReplaceAll(text, "/usr/bin/verifyd ", "/bin/true ")
