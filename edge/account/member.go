@@ -73,8 +73,9 @@ func (a Account) StillOwned(was access.Role) error {
 func (m Member) Checked(now time.Time) (Member, error) {
 	if !input.IsIdentity(m.Network, m.Subject) {
 		return Member{}, &input.Error{
-			Field:  "member",
-			Detail: "a member has an identity network and a subject there of at most 1024 bytes",
+			Field: "member",
+			Detail: "a member has an identity network and a subject there of at most 1024 bytes without " +
+				"invisible characters",
 		}
 	}
 	if err := input.Role(m.Role); err != nil {

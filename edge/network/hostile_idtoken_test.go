@@ -44,6 +44,7 @@ func idTokenFailures() map[string]failure {
 		c["Sub"] = "someone"
 	})
 	claims("huge subject", "subject", set("sub", strings.Repeat("x", 1025)))
+	claims("subject that is read in another direction", "subject", set("sub", "u-7\u202e"))
 	claims("another access token's hash", "signature", set("at_hash", "AAAAAAAAAAAAAAAAAAAAAA"))
 
 	sign := func(name, class string, sign func(t *testing.T, s *standIn, claims []byte) string) {

@@ -208,6 +208,8 @@ func userInfoFailures() map[string]failure {
 	userInfo("empty subject", "subject", `{"sub":""}`)
 	userInfo("null subject", "subject", `{"sub":null}`)
 	userInfo("object as subject", "subject", `{"sub":{}}`)
+	userInfo("control character in the subject", "subject", `{"sub":"u-7\u0000"}`)
+	userInfo("invisible character in the subject", "subject", `{"sub":"u-\u200b7"}`)
 	userInfo("fraction as subject", "subject", `{"sub":1.5}`)
 	userInfo("exponent as subject", "subject", `{"sub":1e3}`)
 	userInfo("repeated subject", "malformed", `{"sub":"1","sub":"2"}`)

@@ -154,6 +154,10 @@ func (n *Network) identity(ctx context.Context, stage, subject string, token *oa
 	if subject == "" || len(subject) > netsettings.MaxSubjectBytes {
 		return Identity{}, n.newError(stage, ClassSubject, "the subject is empty or too long")
 	}
+	if !netsettings.IsSubject(subject) {
+		return Identity{}, n.newError(stage, ClassSubject,
+			"the subject holds control or other invisible characters")
+	}
 	id := Identity{Subject: subject}
 	for _, doc := range docs {
 		if id.DisplayName == "" {

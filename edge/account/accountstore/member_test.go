@@ -9,6 +9,7 @@ import (
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
+	"verifyd/edge/account/grant"
 	"verifyd/edge/account/input"
 	"verifyd/natsconf/natstest"
 )
@@ -309,6 +310,35 @@ func TestInvitesEnd(t *testing.T) {
 	} {
 		if input, ok := errors.AsType[*input.Error](err); !ok || input.Field != field {
 			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
+
+// New identities can be distinguished by eye. Nothing is asked of one that is named to be removed: it may be
+// stored from before.
+func TestNewIdentitiesHideNothing(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	a := h.account(t, "a", ada)
+	for _, subject := range []string{"bob\x00", "bob\u200b", "bob\u2028", "bob\xff"} {
+		m := bob
+		m.Subject = subject
+		for what, err := range map[string]error{
+			"member": err2(h.store.AddMember(t.Context(), operator, a.ID, m)),
+			"grant":  err2(h.store.GrantOperator(t.Context(), operator, m.Network, subject)),
+		} {
+			input, ok := errors.AsType[*input.Error](err)
+			if !ok || !strings.Contains(input.Detail, "invisible") {
+				t.Errorf("%s of %q: %v", what, subject, err)
+			}
+		}
+		if err := err2(h.store.RemoveMember(t.Context(), operator, a.ID, m.Network, subject)); !errors.Is(err,
+			account.ErrNoMember) {
+			t.Errorf("removing %q: %v", subject, err)
+		}
+		if err := h.store.RevokeOperator(t.Context(), operator, m.Network, subject); !errors.Is(err,
+			grant.ErrNoOperator) {
+			t.Errorf("revoking %q: %v", subject, err)
 		}
 	}
 }

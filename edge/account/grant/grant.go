@@ -157,7 +157,7 @@ func (s *Store) GrantOperator(ctx context.Context, by access.Actor, network, sub
 		return Grant{}, &input.Error{
 			Field: "identity",
 			Detail: "an operator is an identity network's id, a colon, and a subject there of at most " +
-				"1024 bytes, for example example:12345",
+				"1024 bytes without invisible characters, for example example:12345",
 		}
 	}
 	g := Grant{Network: network, Subject: subject, By: by.String(), Since: s.log.Instant()}

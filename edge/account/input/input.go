@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"verifyd/edge/account/access"
+	"verifyd/edge/network/netsettings"
 )
 
 // Error reports which field of a change is wrong, and what is valid.
@@ -27,8 +28,6 @@ const (
 	NameBytes    = 128 // of an account: as much as a page and a table can show
 	KeyNameBytes = 64  // of a key, which is shown next to nine other columns
 	ReasonBytes  = 500 // of the reason why an account is disabled, as its members read it
-	// subjectBytes bounds a subject at a network.
-	subjectBytes = 1024
 )
 
 // Text checks a name that may be left out. The error is an *Error.
@@ -68,9 +67,10 @@ func Span(field string, d, limit time.Duration) error {
 	return nil
 }
 
-// IsIdentity reports whether an identity network and a subject there can be an identity.
+// IsIdentity reports whether an identity network and a subject there can become an identity. One that is
+// stored already may be another, and stays removable.
 func IsIdentity(network, subject string) bool {
-	return network != "" && subject != "" && Plain(network, NameBytes) && len(subject) <= subjectBytes
+	return network != "" && Plain(network, NameBytes) && netsettings.IsSubject(subject)
 }
 
 // Readable makes one line of at most NameBytes from another service's name for somebody.

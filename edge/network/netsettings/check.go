@@ -229,9 +229,10 @@ func (s checker) checkLists() []error {
 			errs = append(errs, s.wrong(list.setting, "at most %d entries", maxListed))
 		}
 		for _, v := range list.values {
-			if v == "" || len(v) > MaxSubjectBytes || strings.TrimSpace(v) != v {
+			if v == "" || len(v) > MaxSubjectBytes || strings.TrimSpace(v) != v ||
+				strings.HasSuffix(list.setting, "_subjects") && !IsSubject(v) {
 				errs = append(errs, s.wrong(list.setting,
-					`a list with one entry each, 1 to %d bytes without white space around it, for instance ["1234", "5678"]`, MaxSubjectBytes))
+					`a list with one entry each, 1 to %d bytes without white space around it and, in a subject, without control or other invisible characters, for instance ["1234", "5678"]`, MaxSubjectBytes))
 				break
 			}
 		}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -62,6 +64,15 @@ const (
 
 // MaxSubjectBytes is the bound of platform_user_id too, which a subject may have to equal.
 const MaxSubjectBytes = 1024
+
+// IsSubject reports whether a text can be who somebody is at a network. Characters that are not seen make two
+// people look like one, wherever a person compares subjects.
+func IsSubject(text string) bool {
+	return text != "" && len(text) <= MaxSubjectBytes && utf8.ValidString(text) &&
+		!strings.ContainsFunc(text, func(r rune) bool {
+			return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
+		})
+}
 
 // Span is a duration that YAML writes in days, hours, minutes or seconds: 30d, 72h, 90m, 45s.
 type Span time.Duration

@@ -2,6 +2,7 @@ package netsettings_test
 
 import (
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -141,6 +142,28 @@ func TestParseFileErrorsKeepSecrets(t *testing.T) {
 		if _, err := netsettings.ParseFile([]byte(file)); err == nil ||
 			strings.Contains(err.Error(), plantedSecret) {
 			t.Errorf("err = %v", err)
+		}
+	}
+}
+
+func TestIsSubject(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"sailor_42": true, "a@example.com": true, "a b": true, "名前": true, "مرحبا": true, "e\u0301": true,
+		"👧": true,
+		"":  false, strings.Repeat("x", 1024): true, strings.Repeat("x", 1025): false, "a\xff": false,
+		"a\x00": false, "a\n": false, "a\x7f": false, "a\u0085": false, // Cc
+		"a\u00ad": false, "a\u061c": false, "a\u200b": false, "a\u200d": false, "a\u202e": false, // Cf
+		"a\u2066": false, "a\ufeff": false, "a\U000e0041": false,
+		"a\u2028": false, "a\u2029": false, // Zl, Zp
+	} {
+		if got := netsettings.IsSubject(text); got != want {
+			t.Errorf("%.20q: %t", text, got)
+		}
+		file := "- {id: a, name: A, kind: oidc, issuer: https://i.example.com, client_id: c, " +
+			"client_secret: s, deny_subjects: [" + strconv.QuoteToASCII(text) + "]}"
+		if _, err := netsettings.ParseFile([]byte(file)); (err == nil) != want && text != "a\xff" {
+			t.Errorf("%.20q in deny_subjects: %v", text, err)
 		}
 	}
 }
