@@ -70,11 +70,13 @@ func TestSessionShowsItsTimelineAndIsSentAgain(t *testing.T) {
 	b.Get(path).Want(t, http.StatusOK, "This session has no outcome to send", "has until", "pending")
 	r.ended(s, sessions.Outcome{State: sessions.Verified, Network: "example"}, facts.Result{
 		Verdict: facts.VerdictRejected, Class: failure.Status, Status: 503,
-		Detail: "the receiver answered 503 Service Unavailable", Answer: "<script>alert(1)</script>",
+		Detail: "the receiver answered 503 Service Unavailable",
+		Answer: "<script>alert(1)</script>\n\u202e\x1b",
 	})
 	page := b.Get(path)
 	page.Want(t, http.StatusOK, "Verified (Example Network)", "Rejected: the receiver answered 503",
-		"<script>alert(1)</script>", "Fix the receiver, then send it again", "hooks.example.com:443",
+		"<script>alert(1)</script>\nU+202E U+001B", "Fix the receiver, then send it again",
+		"hooks.example.com:443",
 		"U+202E", "1 sent", "reference order <i>", "locale pt-BR")
 	b.Get("/dashboard/sessions").Want(t, http.StatusOK, "order <i>")
 	if strings.Contains(page.Body, "<script>alert") || strings.Contains(page.Body, "<b>\u202e") {
@@ -310,12 +312,13 @@ func TestTestCallback(t *testing.T) {
 	r.clock.advance(time.Minute)
 	r.callbacks.answer = sent.Exchange{
 		Verdict: facts.VerdictRejected, Class: failure.Status, Status: 401,
-		Detail: "the receiver answered 401 Unauthorized", Answer: "<i>no</i>", Address: "203.0.113.7:443",
+		Detail: "the receiver answered 401 Unauthorized", Answer: "<i>no</i>\n\u2066",
+		Address: "203.0.113.7:443",
 	}
 	page := b.Follow(b.post("/dashboard/callbacks/test", "account", a.ID, "url",
 		" https://bot.example.com/verified?k=1 ", "verified", "false"))
 	page.Want(t, http.StatusOK, "Rejected: the receiver answered 401 Unauthorized.", "webhook-id: cbtest_",
-		"203.0.113.7:443", "<i>no</i>", `"verified":false`)
+		"203.0.113.7:443", "<i>no</i>\nU+2066", `"verified":false`)
 	sent := r.callbacks.sent[0]
 	if sent.URL != "https://bot.example.com/verified?k=1" || sent.Secrets[0] != a.Secrets[0].Value ||
 		len(sent.Secrets) != 2 || !strings.HasPrefix(sent.Secrets[1], signing.PrivatePrefix) ||

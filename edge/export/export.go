@@ -8,6 +8,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"verifyd/sessions/facts"
 	"verifyd/sessions/lists"
@@ -67,16 +69,14 @@ func Pages(ctx context.Context, q lists.Query,
 
 // Writer writes sessions in a format.
 type Writer struct {
-	lines *json.Encoder
+	lines io.Writer
 	cells *csv.Writer
 }
 
 // NewWriter returns a writer. For CSV it writes the header row at once.
 func NewWriter(to io.Writer, f Format) (*Writer, error) {
 	if f != CSV {
-		e := json.NewEncoder(to)
-		e.SetEscapeHTML(false)
-		return &Writer{lines: e}, nil
+		return &Writer{lines: to}, nil
 	}
 	w := &Writer{cells: csv.NewWriter(to)}
 	w.cells.UseCRLF = true // RFC 4180 §2
@@ -90,7 +90,7 @@ func (w *Writer) Write(views []facts.View) error {
 	for _, v := range views {
 		doc := Document(v)
 		if w.lines != nil {
-			if err := w.lines.Encode(doc); err != nil {
+			if err := writeLine(w.lines, doc); err != nil {
 				return fmt.Errorf("write session %s: %w", doc.ID, err)
 			}
 			continue
@@ -104,6 +104,29 @@ func (w *Writer) Write(views []facts.View) error {
 	}
 	w.cells.Flush()
 	return w.cells.Error()
+}
+
+// writeLine writes a document as one line of JSON. Characters that are not seen are escapes in it: a reader
+// of JSON gets the same text, and a person who looks at the line, or a terminal, is not misled by them.
+func writeLine(to io.Writer, doc Session) error {
+	var line strings.Builder
+	e := json.NewEncoder(&line)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(doc); err != nil {
+		return err
+	}
+	var out []byte
+	for _, r := range line.String() {
+		if r == '\n' || strconv.IsGraphic(r) {
+			out = utf8.AppendRune(out, r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			out = fmt.Appendf(out, `\u%04x`, unit)
+		}
+	}
+	_, err := to.Write(out)
+	return err
 }
 
 // columns are the members of Session; for its callback there are its state and the end of its last attempt.

@@ -1,10 +1,48 @@
 package export_test
 
 import (
+	"encoding/json"
+	"strconv"
+	"strings"
 	"testing"
 
 	"verifyd/edge/export"
+	"verifyd/sessions"
+	"verifyd/sessions/facts"
 )
+
+// A line of JSON shows every character of a foreign text, and its reader gets the text as it was.
+func TestLinesHideNothing(t *testing.T) {
+	const user = "a\u202e\u200b\u2028\u007f\u0085\ufeff\U000e0041 \n\t\"\\ <b> 名前 👩‍👩‍👧 e\u0301"
+	var out strings.Builder
+	w, err := export.NewWriter(&out, export.Lines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	view := facts.View{Session: sessions.Session{Request: sessions.Request{PlatformUserID: user}}}
+	if err := w.Write([]facts.View{view, view}); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitAfter(out.String(), "\n")
+	if len(lines) != 3 || lines[2] != "" {
+		t.Fatalf("%d lines: %q", len(lines), lines)
+	}
+	for _, line := range lines[:2] {
+		line = strings.TrimSuffix(line, "\n")
+		for _, r := range line {
+			if !strconv.IsGraphic(r) {
+				t.Errorf("the line holds %U", r)
+			}
+		}
+		var doc export.Session
+		if err := json.Unmarshal([]byte(line), &doc); err != nil || doc.PlatformUserID != user {
+			t.Errorf("%s is read as %q, %v", line, doc.PlatformUserID, err)
+		}
+		if !strings.Contains(line, "<b> 名前") || !strings.Contains(line, `a\u202e\u200b`) {
+			t.Errorf("it is written as %s", line)
+		}
+	}
+}
 
 // No cell with foreign text is a formula, in any language of the spreadsheet.
 func TestCellsAreNoFormulas(t *testing.T) {

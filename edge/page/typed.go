@@ -12,7 +12,13 @@ import (
 // sign in the place of every invisible character, since such characters make two accounts look like one. A
 // text with a long piece in which a line cannot be broken has the class "long", for style sheets to break it
 // anywhere: if every text had it, a table would break short words to make room.
-func Typed(s string) template.HTML {
+func Typed(s string) template.HTML { return typed(s, "") }
+
+// TypedLines is Typed for a text of several lines in a <pre>: line ends and tabs stay what they are.
+func TypedLines(s string) template.HTML { return typed(s, "\r\n\t") }
+
+// typed draws a text in which some characters are seen by what they do.
+func typed(s, plain string) template.HTML {
 	var b strings.Builder
 	runes := []rune(s)
 	s = string(runes) // each broken byte is U+FFFD
@@ -24,7 +30,7 @@ func Typed(s string) template.HTML {
 	open, from := false, 0 // inside the <i> that sets signs apart from the text; where text begins
 	at := 0                // of the character, in bytes
 	for i, r := range runes {
-		sign := !seen(runes, i)
+		sign := !seen(runes, i) && !strings.ContainsRune(plain, r)
 		if sign && from < at {
 			b.WriteString(template.HTMLEscapeString(s[from:at]))
 		}

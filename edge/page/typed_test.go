@@ -51,6 +51,18 @@ func TestTyped(t *testing.T) {
 	}
 }
 
+// The answer of somebody's program keeps its lines, and nothing else that is not seen.
+func TestTypedLines(t *testing.T) {
+	for in, want := range map[string]string{
+		"<p>\r\n\tno\n": "&lt;p&gt;\r\n\tno\n", "a\x1b[31m\u202e\nb": "a<i>U+001B</i>[31m<i>U+202E</i>\nb",
+		"a\u2028b\vc": "a<i>U+2028</i>b<i>U+000B</i>c",
+	} {
+		if got := TypedLines(in); got != template.HTML("<bdi>"+want+"</bdi>") {
+			t.Errorf("%q: %s, want %s", in, got, want)
+		}
+	}
+}
+
 func TestRoom(t *testing.T) {
 	for in, want := range map[string]int{
 		"": 0, "sailor_42": 9, "a\u200bb": 2 + signRoom, "\u200b\ufe0f": 2 * signRoom, "e\u0301": 2, "❤️": 2,

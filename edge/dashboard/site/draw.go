@@ -90,10 +90,11 @@ func (t *templates) assets() []page.Asset {
 
 // functions are what templates may call.
 var functions = template.FuncMap{
-	"typed": page.Typed,
-	"count": Count,
-	"steps": timeline.Phases,
-	"took":  timeline.FormatDuration,
+	"typed":      page.Typed,
+	"typedLines": page.TypedLines,
+	"count":      Count,
+	"steps":      timeline.Phases,
+	"took":       timeline.FormatDuration,
 
 	"toneOfState":    ToneOfState,
 	"toneOfDelivery": ToneOfDelivery,
