@@ -19,18 +19,8 @@ type Invite struct {
 	ExpiresAt time.Time
 
 	Digest string // SHA-256 of the token's secret part, hexadecimal
-	// who invited: a member, or a login link or an operator token, which has its id and no network; empty:
-	// somebody else
+	// who invited, as access.Actor's Maker; empty: the command line, or a build that did not record it
 	Maker access.Identity
-}
-
-// Grant returns the id of the login link or operator token that the invite was made with; empty if there was
-// none.
-func (i Invite) Grant() string {
-	if i.Maker.Network != "" {
-		return ""
-	}
-	return i.Maker.Subject
 }
 
 // InviteLifetime is how long an invite can be accepted.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
@@ -210,6 +211,7 @@ func TestMembersAreManaged(t *testing.T) {
 		len(got.doc["invites"].([]any)) != 1 {
 		t.Errorf("list: %s", got)
 	}
+	r.isVoid(at)
 	invite := at + "/invites/" + made.doc["id"].(string)
 	if got := r.ask(token, "DELETE", invite, ""); got.status != http.StatusOK ||
 		len(got.doc["invites"].([]any)) != 0 {
@@ -230,6 +232,28 @@ func TestMembersAreManaged(t *testing.T) {
 		if got.code() != c.code || !strings.Contains(string(got.body), c.says) {
 			t.Errorf("%s %s %s: want %s with %q, got %s", c.method, c.path, c.body, c.code, c.says, got)
 		}
+	}
+}
+
+// isVoid makes an invite into an account that has one, with a token that is revoked then: it is not listed.
+func (r *rig) isVoid(at string) {
+	r.t.Helper()
+	_, g, err := r.accounts.CreateToken(r.t.Context(), console, "old", []grant.Scope{grant.MembersWrite},
+		r.now().Add(time.Hour))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	id := at[strings.LastIndexByte(at, '/')+1:]
+	if _, _, err := r.accounts.CreateInvite(r.t.Context(), access.OperatorToken(g.Token, g.Name), id,
+		access.RoleOwner, ""); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := r.accounts.RevokeToken(r.t.Context(), console, g.Token); err != nil {
+		r.t.Fatal(err)
+	}
+	got := r.ask(r.token(grant.MembersRead), "GET", at+"/members", "")
+	if len(got.doc["invites"].([]any)) != 1 {
+		r.t.Errorf("a void invite is listed: %s", got)
 	}
 }
 

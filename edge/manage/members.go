@@ -62,22 +62,23 @@ type peopleDoc struct {
 	Invites []inviteDoc `json:"invites"`
 }
 
-func (h memberCalls) people(a account.Account, err error) (answer, *problem.Problem) {
-	if err != nil {
-		return answer{}, refusal(err)
-	}
-	doc := peopleDoc{Members: []memberDoc{}, Invites: []inviteDoc{}}
-	for _, m := range a.Members {
-		doc.Members = append(doc.Members, memberDoc{
-			m.Network, m.Subject, m.Name, m.Email, string(m.Role), web.Timestamp(m.Since),
-		})
-	}
-	for _, i := range a.Invites {
-		if h.Now().Before(i.ExpiresAt) {
+// people answers a call with the members and the open invites of an account.
+func (h memberCalls) people(c call) func(account.Account, error) (answer, *problem.Problem) {
+	return func(a account.Account, err error) (answer, *problem.Problem) {
+		if err != nil {
+			return answer{}, refusal(err)
+		}
+		doc := peopleDoc{Members: []memberDoc{}, Invites: []inviteDoc{}}
+		for _, m := range a.Members {
+			doc.Members = append(doc.Members, memberDoc{
+				m.Network, m.Subject, m.Name, m.Email, string(m.Role), web.Timestamp(m.Since),
+			})
+		}
+		for _, i := range h.Accounts.OpenInvites(c.ctx(), a) {
 			doc.Invites = append(doc.Invites, inviteOf(i))
 		}
+		return answer{status: http.StatusOK, doc: doc}, nil
 	}
-	return answer{status: http.StatusOK, doc: doc}, nil
 }
 
 func inviteOf(i account.Invite) inviteDoc {
@@ -88,7 +89,7 @@ func inviteOf(i account.Invite) inviteDoc {
 
 // GET /manage/accounts/{account}/members lists the members and the open invites.
 func (h memberCalls) listMembers(c call) (answer, *problem.Problem) {
-	return h.people(h.Accounts.Account(c.ctx(), c.account()))
+	return h.people(c)(h.Accounts.Account(c.ctx(), c.account()))
 }
 
 // member reads the identity of a member from the query: a subject may hold any character, so it is not in the
@@ -121,7 +122,7 @@ func (h memberCalls) changeMember(c call) (answer, *problem.Problem) {
 	if p := m.Problem(); p != nil {
 		return answer{}, p
 	}
-	return h.people(h.Accounts.SetRole(c.ctx(), c.by, c.account(), network, subject, access.Role(role)))
+	return h.people(c)(h.Accounts.SetRole(c.ctx(), c.by, c.account(), network, subject, access.Role(role)))
 }
 
 // DELETE /manage/accounts/{account}/members?network=&subject= removes a member, with the invites that they
@@ -131,7 +132,7 @@ func (h memberCalls) removeMember(c call) (answer, *problem.Problem) {
 	if p != nil {
 		return answer{}, p
 	}
-	return h.people(h.Accounts.RemoveMember(c.ctx(), c.by, c.account(), network, subject))
+	return h.people(c)(h.Accounts.RemoveMember(c.ctx(), c.by, c.account(), network, subject))
 }
 
 // POST /manage/accounts/{account}/members/move?network=&subject= removes a member and adds them to another
@@ -155,7 +156,7 @@ func (h memberCalls) moveMember(c call) (answer, *problem.Problem) {
 	if err != nil {
 		return answer{}, refusal(err)
 	}
-	return h.people(h.Accounts.Account(c.ctx(), to))
+	return h.people(c)(h.Accounts.Account(c.ctx(), to))
 }
 
 // linkDoc describes a login link that was or can be used, without the link itself.
@@ -213,5 +214,5 @@ func (h memberCalls) createInvite(c call) (answer, *problem.Problem) {
 
 // DELETE /manage/accounts/{account}/invites/{invite} withdraws an invite.
 func (h memberCalls) withdrawInvite(c call) (answer, *problem.Problem) {
-	return h.people(h.Accounts.WithdrawInvite(c.ctx(), c.by, c.account(), c.http.PathValue("invite")))
+	return h.people(c)(h.Accounts.WithdrawInvite(c.ctx(), c.by, c.account(), c.http.PathValue("invite")))
 }

@@ -19,7 +19,7 @@ type remoteMembers struct{ c *manage.Client }
 
 func (m storedMembers) Members(ctx context.Context, id string) ([]account.Member, []account.Invite, error) {
 	a, err := m.s.Account(ctx, id)
-	return a.Members, a.Invites, err
+	return a.Members, m.s.OpenInvites(ctx, a), err
 }
 
 func (m storedMembers) Invite(ctx context.Context, id, base string, role access.Role, whom string) (

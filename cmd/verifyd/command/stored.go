@@ -27,6 +27,7 @@ func (m stored) Show(ctx context.Context, name string) (shown Shown, err error) 
 		return shown, err
 	}
 	shown.PublicKeys = m.s.PublicKeys(shown.Account)
+	shown.Invites = m.s.OpenInvites(ctx, shown.Account)
 	if shown.NoticeURL != "" {
 		shown.NoticeHost = timeline.URLHost(shown.NoticeURL)
 	}

@@ -1,6 +1,9 @@
 package access
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // ActorKind distinguishes kinds of actors.
 type ActorKind string
@@ -86,16 +89,38 @@ func (a Actor) Identity() string {
 	return Identity{a.Network, a.Subject}.String()
 }
 
-// Maker is the maker of an invite, so that the invite ends with them: a member, or a login link or an
-// operator token, which are named by their id, without a network. It is empty for everybody else.
+// operatorMaker begins the subject of a Maker who is an operator: then come an identity or a login link's id.
+const operatorMaker = "operator:"
+
+// Maker is the maker of an invite, so that the invite ends with them: a member, or without a network, so that
+// nobody takes it for a member, a login link, an operator token or an operator. It is empty for the command
+// line, which cannot lose its right, and for a key.
 func (a Actor) Maker() Identity {
 	switch {
 	case a.Kind == ActorMember:
 		return Identity{a.Network, a.Subject}
 	case a.Kind == ActorLink, a.IsToken():
 		return Identity{Subject: a.ID}
+	case a.Kind == ActorOperator && !a.AtCommandLine():
+		return Identity{Subject: operatorMaker + cmp.Or(a.Identity(), a.ID)}
 	}
 	return Identity{}
+}
+
+// Actor is the actor whose Maker this is.
+func (i Identity) Actor() Actor {
+	operator, is := strings.CutPrefix(i.Subject, operatorMaker)
+	network, subject, identity := strings.Cut(operator, ":") // a network's namespace holds no colon
+	switch {
+	case i.Network != "":
+		return Actor{Kind: ActorMember, Network: i.Network, Subject: i.Subject}
+	case is && identity:
+		return OperatorWith(network, subject, "")
+	case is || i.Subject == "" || strings.HasPrefix(i.Subject, TokenPrefix):
+		return Actor{Kind: ActorOperator, ID: operator}
+	default:
+		return Actor{Kind: ActorLink, ID: i.Subject}
+	}
 }
 
 // IsLink reports whether the actor came by the login link with an id.

@@ -32,8 +32,7 @@ func (s members) CreateInvite(ctx context.Context, by access.Actor, id string, r
 	secret, digest := secrets.NewToken()
 	_, err = s.change(ctx, by, id, access.ActionMembers, func(a *account.Account, now time.Time) (effect,
 		error) {
-		a.Invites = slices.DeleteFunc(a.Invites,
-			func(i account.Invite) bool { return !now.Before(i.ExpiresAt) })
+		a.Invites = s.OpenInvites(ctx, *a)
 		if a.Full() {
 			return effect{}, account.ErrFull
 		}
@@ -42,7 +41,7 @@ func (s members) CreateInvite(ctx context.Context, by access.Actor, id string, r
 			ExpiresAt: now.Add(account.InviteLifetime), Digest: digest,
 			Maker: by.Maker(),
 		}
-		if i.ExpiresAt, err = s.inviteEnd(ctx, id, i); err != nil {
+		if i.ExpiresAt, err = s.inviteEnd(ctx, *a, i); err != nil {
 			return effect{}, err
 		}
 		a.Invites = append(a.Invites, i)
@@ -72,7 +71,7 @@ func (s members) Invite(ctx context.Context, token string) (account.Account, acc
 	}
 	i, err := a.OpenInvite(digest, s.now())
 	if err == nil {
-		_, err = s.inviteEnd(ctx, id, i)
+		_, err = s.inviteEnd(ctx, a.Account, i)
 	}
 	return a.Account, i, err
 }
@@ -98,7 +97,7 @@ func (s members) AcceptInvite(ctx context.Context, token string, m account.Membe
 		}
 		i, err := a.OpenInvite(digest, now)
 		if err == nil {
-			_, err = s.inviteEnd(ctx, id, i)
+			_, err = s.inviteEnd(ctx, *a, i)
 		}
 		if err != nil {
 			return effect{}, err
@@ -134,28 +133,40 @@ func (s members) WithdrawInvite(ctx context.Context, by access.Actor, id, invite
 	})
 }
 
-// inviteEnd returns until when an invite can be accepted: one that was made under a login link ends with the
-// link's grant, and one that was made with an operator token if the token is revoked. Automation may use a
-// token of a few minutes, so its expiry ends no invite. The error is ErrNoInvite if the grant of the link is
-// over, or either was revoked. They are read from the store at every use, so that no write has to reach the
-// invite first.
-func (s members) inviteEnd(ctx context.Context, id string, i account.Invite) (time.Time, error) {
-	by := i.Grant()
-	if by == "" {
-		return i.ExpiresAt, nil
-	}
-	if strings.HasPrefix(by, access.TokenPrefix) {
-		g, err := s.grants.TokenGrant(ctx, by) // known for longer than an invite lives
-		if errors.Is(err, grant.ErrNoToken) || err == nil && !g.Ended.IsZero() {
-			err = account.ErrNoInvite
+// OpenInvites returns the invites of an account that can still be accepted. One whose maker cannot be judged
+// at the moment is among them: whoever accepts it is told.
+func (s members) OpenInvites(ctx context.Context, a account.Account) []account.Invite {
+	void := map[access.Identity]bool{} // by their maker: automation makes many
+	return slices.DeleteFunc(slices.Clone(a.Invites), func(i account.Invite) bool {
+		if _, known := void[i.Maker]; !known {
+			_, err := s.inviteEnd(ctx, a, i)
+			void[i.Maker] = errors.Is(err, account.ErrNoInvite)
 		}
-		return i.ExpiresAt, err
+		return void[i.Maker] || !s.now().Before(i.ExpiresAt)
+	})
+}
+
+// inviteEnd returns until when an invite can be accepted: no longer than the grant of its maker holds, who
+// may be a login link or an operator. The error is ErrNoInvite if the maker may not invite any more. Their
+// role or grant is read from the store at every use, so that no write has to reach the invite first.
+func (s members) inviteEnd(ctx context.Context, a account.Account, i account.Invite) (time.Time, error) {
+	var g grant.Grant
+	var err error
+	switch by := i.Maker.Actor(); by.Kind {
+	case access.ActorMember:
+		m, _ := a.Member(by.Network, by.Subject)
+		g.Role = m.Role
+	case access.ActorLink:
+		g, err = s.grants.LoginLinkGrant(ctx, a.ID, by.ID)
+	case access.ActorOperator, access.ActorKey:
+		g, err = s.grants.OperatorGrant(ctx, by)
+		g.Role = access.RoleOwner // what owners may do, operators may
 	}
-	g, err := s.grants.LoginLinkGrant(ctx, id, by)
 	switch {
-	case errors.Is(err, grant.ErrNoLink) || err == nil && !g.Role.May(access.ActionMembers):
+	case errors.Is(err, grant.ErrNoLink), errors.Is(err, access.ErrNotAllowed),
+		err == nil && !g.Role.May(access.ActionMembers):
 		return time.Time{}, account.ErrNoInvite
-	case err == nil && g.Until.Before(i.ExpiresAt):
+	case err == nil && !g.Until.IsZero() && g.Until.Before(i.ExpiresAt):
 		return g.Until, nil
 	}
 	return i.ExpiresAt, err

@@ -73,8 +73,8 @@ func TestInvitesGoWithTheirLoginLink(t *testing.T) {
 	}
 }
 
-// An invite that was made with an operator token lets nobody in once the token was revoked. The expiry of a
-// token ends no invite. Invites of builds that did not record the token are read.
+// An invite that was made with an operator token lets nobody in once the token was revoked, or has expired.
+// An expired token can be revoked. Invites of builds that did not record the token are read.
 func TestInvitesGoWithTheirOperatorToken(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -91,7 +91,10 @@ func TestInvitesGoWithTheirOperatorToken(t *testing.T) {
 	}
 	revoked, expired := token(), token()
 	theirs, _ := h.invite(t, revoked, a)
-	late, _ := h.invite(t, expired, a)
+	late, i := h.invite(t, expired, a)
+	if !i.ExpiresAt.Equal(until.Truncate(time.Millisecond)) {
+		t.Errorf("the invite ends at %s, the token at %s", i.ExpiresAt, until)
+	}
 	if err := err3(h.store.Invite(t.Context(), theirs)); err != nil {
 		t.Errorf("while the token holds: %v", err)
 	}
@@ -109,10 +112,23 @@ func TestInvitesGoWithTheirOperatorToken(t *testing.T) {
 		access.ErrNotAllowed) {
 		t.Errorf("an expired token invites: %v", err)
 	}
-	if err := err2(h.store.AcceptInvite(t.Context(), late, cleo)); err != nil {
+	if err := err2(h.store.AcceptInvite(t.Context(), late, cleo)); !errors.Is(err, account.ErrInviteExpired) {
 		t.Errorf("an expired token's invite: %v", err)
 	}
-	h.at(time.Time{})
+	if err := h.store.RevokeToken(t.Context(), operator, expired.ID); err != nil {
+		t.Errorf("the expired token is revoked: %v", err)
+	}
+	h.at(time.Time{}) // before its time is over: it is revoked all the same
+	for _, of := range []access.Actor{revoked, expired} {
+		g, err := h.store.TokenGrant(t.Context(), of.ID)
+		if again := h.store.RevokeToken(t.Context(), operator, of.ID); err != nil ||
+			g.State(time.Now()) != grant.TokenRevoked || !errors.Is(again, grant.ErrNoToken) {
+			t.Errorf("%s is %s, %v; revoked again: %v", of, g.State(time.Now()), err, again)
+		}
+	}
+	if err := err2(h.store.AcceptInvite(t.Context(), late, cleo)); !errors.Is(err, account.ErrNoInvite) {
+		t.Errorf("the invite of the token that had expired: %v", err)
+	}
 	b := h.account(t, "b", ada)
 	older, _ := h.invite(t, token(), b)
 	h.rewriteInvite(t, b, func(invite map[string]any) { delete(invite, "by_subject") })
@@ -124,14 +140,24 @@ func TestInvitesGoWithTheirOperatorToken(t *testing.T) {
 // rewriteInvite stores an account with its first invite as another build would have written it.
 func (h harness) rewriteInvite(t *testing.T, a account.Account, edit func(map[string]any)) {
 	t.Helper()
+	h.rewrite(t, a, "invites", func(all []any) []any {
+		invite, _ := all[0].(map[string]any)
+		edit(invite)
+		return all
+	})
+}
+
+// rewrite stores an account with a list in its record as another build would have written it.
+func (h harness) rewrite(t *testing.T, a account.Account, list string, edit func([]any) []any) {
+	t.Helper()
 	subject, data := entryOf(t, h, topology.BucketAccounts,
 		topology.BucketSubject(topology.BucketAccounts, a.ID), "")
 	var r map[string]any
 	if err := json.Unmarshal(data, &r); err != nil {
 		t.Fatal(err)
 	}
-	invite, _ := r["invites"].([]any)[0].(map[string]any)
-	edit(invite)
+	all, _ := r[list].([]any)
+	r[list] = edit(all)
 	data, _ = json.Marshal(r)
 	natstest.Publish(t, h.conn, subject, data)
 }

@@ -58,7 +58,8 @@ const grantVersion = 1
 var (
 	// ErrNoOperator is returned for somebody who is not an operator.
 	ErrNoOperator = errors.New("no such operator; list them with: verifyd operator list")
-	// ErrNoToken is returned for an operator token that never was, was revoked, or has expired.
+	// ErrNoToken is returned for an operator token that is not known, and by RevokeToken for one that was
+	// revoked before.
 	ErrNoToken = errors.New("no such operator token; list them with: verifyd operator token list")
 )
 
@@ -189,13 +190,16 @@ func (s *Store) RevokeLoginLink(ctx context.Context, by access.Actor, id, link s
 
 func (s *Store) revoke(ctx context.Context, by access.Actor, what string, of Grant) error {
 	return s.decide(ctx, by, what, of, func(g Grant, err error) (Grant, error) {
+		if of.Token != "" && g.isOf(of) && g.Ended.IsZero() {
+			err = nil // it may have expired
+		}
 		g.Ended = s.log.Instant() // put, not deleted: a deleted entry can come back
 		return g, err
 	})
 }
 
-// decide changes a grant. edit gets the one that is in force, or the error that there is none; it may run
-// several times. The record is stored in the grant and is written to the log after it, as a key's is: a
+// decide changes a grant. edit gets the stored one, and the error that none is in force; it may run several
+// times. The record is stored in the grant and is written to the log after it, as a key's is: a
 // change that removes a right cannot wait for the log, and no record reports a change that did not happen.
 func (s *Store) decide(ctx context.Context, by access.Actor, what string, of Grant,
 	edit func(Grant, error) (Grant, error)) error {
@@ -298,18 +302,24 @@ func (s *Store) LoginLinkGrant(ctx context.Context, id, link string) (Grant, err
 // or an operator token at this moment. The caller checks a token's scopes. The error is ErrNotAllowed for
 // everybody else.
 func (s *Store) PermitOperator(ctx context.Context, by access.Actor) error {
+	_, err := s.OperatorGrant(ctx, by)
+	return err
+}
+
+// OperatorGrant is PermitOperator, with the grant; the command line needs none.
+func (s *Store) OperatorGrant(ctx context.Context, by access.Actor) (Grant, error) {
 	if by.AtCommandLine() {
-		return nil
+		return Grant{}, nil
 	}
 	to := Grant{Network: by.Network, Subject: by.Subject, Link: by.ID}
 	if by.IsToken() {
 		to = Grant{Token: by.ID}
 	}
-	is, err := s.granted(ctx, to)
-	if err == nil && !is {
-		return fmt.Errorf("%w: %s is no longer an operator", access.ErrNotAllowed, by)
+	g, _, err := s.grant(ctx, to)
+	if errors.Is(err, to.none()) {
+		err = fmt.Errorf("%w: %s is no longer an operator", access.ErrNotAllowed, by)
 	}
-	return err
+	return g, err
 }
 
 func (s *Store) granted(ctx context.Context, to Grant) (bool, error) {

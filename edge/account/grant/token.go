@@ -55,7 +55,7 @@ const (
 	// once a year still works.
 	MaxToken = 366 * 24 * time.Hour
 	// expiredTokens is how long an operator token is known as an expired one, so that who still sends it
-	// reads why it fails, and so that invites that were made with it (account.InviteLifetime) find it.
+	// reads why it fails.
 	expiredTokens = 30 * 24 * time.Hour
 )
 
@@ -130,8 +130,8 @@ func checkToken(name string, scopes []Scope, until, now time.Time) error {
 	return nil
 }
 
-// RevokeToken ends an operator token, named by its id. Each request reads it. Its errors are ErrNoToken,
-// natsconf.ErrCredential, and ErrNotAllowed for actors other than the command line.
+// RevokeToken ends an operator token, named by its id, also one that has expired. Each request reads it. Its
+// errors are ErrNoToken, natsconf.ErrCredential, and ErrNotAllowed for actors other than the command line.
 func (t operatorTokens) RevokeToken(ctx context.Context, by access.Actor, id string) error {
 	return t.s.revoke(ctx, by, audit.TokenRevoked, Grant{Token: id})
 }

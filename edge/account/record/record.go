@@ -138,9 +138,8 @@ type inviteRecord struct {
 	By        string      `json:"by,omitempty"`
 	CreatedAt time.Time   `json:"created_at"`
 	ExpiresAt time.Time   `json:"expires_at"`
-	// Who made it, if that is a member, or a login link or an operator token: then there is no network, and
-	// the subject is its id. Older builds keep this value, and match it with no member; those that know links
-	// but no tokens admit nobody by a token's invite.
+	// Who made it, as access.Actor's Maker. Without a network it is no member: older builds keep this value,
+	// and match it with none; those that know login links take it for one, and admit nobody.
 	ByNetwork string `json:"by_network,omitempty"`
 	BySubject string `json:"by_subject,omitempty"`
 }

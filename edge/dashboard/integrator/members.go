@@ -68,14 +68,11 @@ func (h memberPages) showMembers(w http.ResponseWriter, r *http.Request, v site.
 
 func (h memberPages) drawMembers(w http.ResponseWriter, r *http.Request, v site.Visit, shown *shownInvite,
 	f *form.Form) {
-	d := membersData{New: shown, Roles: roleChoices}
+	ctx, cancel := h.Within(r)
+	defer cancel()
+	d := membersData{New: shown, Roles: roleChoices, Invites: h.Accounts.OpenInvites(ctx, v.Account)}
 	for _, m := range v.Account.Members {
 		d.Members = append(d.Members, h.memberRow(v, m))
-	}
-	for _, i := range v.Account.Invites {
-		if h.Now().Before(i.ExpiresAt) {
-			d.Invites = append(d.Invites, i)
-		}
 	}
 	status := http.StatusOK
 	if f != nil {
