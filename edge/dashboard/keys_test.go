@@ -9,6 +9,8 @@ import (
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/topology"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
 	"verifyd/sessions/failure"
@@ -351,4 +353,18 @@ func TestDisabledAccountIsLookedAt(t *testing.T) {
 	if status := r.start(key); status != http.StatusOK {
 		t.Errorf("its key gets %d", status)
 	}
+}
+
+// An account whose record cannot be read keeps nobody from their others: only whoever chose it is told.
+func TestUnreadableAccountKeepsNobodyFromOthers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	first := r.account("A Guild")
+	r.account("B Guild")
+	b := r.as("dev")
+	b.Get("/dashboard/settings").Want(t, http.StatusOK, "A Guild")
+	natstest.Publish(t, r.conn, topology.BucketSubject(topology.BucketAccounts, first.ID), []byte(`{"v":99}`))
+	b.Get("/dashboard/settings").Want(t, http.StatusOK, "B Guild")
+	b.post("/dashboard/account", "to", first.ID).Want(t, http.StatusSeeOther)
+	b.Get("/dashboard/settings").Want(t, http.StatusServiceUnavailable, "One moment, please")
 }

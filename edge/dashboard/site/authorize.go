@@ -122,7 +122,8 @@ func (s *Site) StillMay(r *http.Request, v Visit, action access.Action) error {
 	return err
 }
 
-// visit finds out in which account somebody is who is logged in.
+// visit finds out in which account somebody is who is logged in. One that cannot be read keeps nobody from
+// their others, unless they chose it.
 func (s *Site) visit(ctx context.Context, l logins.Login) (v Visit, err error) {
 	v.Login = l
 	if v.Operator, err = s.IsOperator(ctx, l); err != nil {
@@ -142,13 +143,18 @@ func (s *Site) visit(ctx context.Context, l logins.Login) (v Visit, err error) {
 	if l.Account != "" { // the directory may not know it yet
 		choices = append([]account.Account{{ID: l.Account}}, choices...)
 	}
+	none := ErrNoAccount
 	for _, c := range choices {
 		a, err := s.Accounts.Account(ctx, c.ID) // as it is now, whatever the directory shows
 		if errors.Is(err, account.ErrNoAccount) {
 			continue
 		}
-		if err != nil {
+		if err != nil && (c.ID == l.Account || errors.Is(err, natsconf.ErrUnavailable)) {
 			return v, err
+		}
+		if err != nil {
+			none = err
+			continue
 		}
 		if m, ok := a.Member(l.Network, l.Subject); ok {
 			v.Account, v.Role = a, m.Role
@@ -158,7 +164,7 @@ func (s *Site) visit(ctx context.Context, l logins.Login) (v Visit, err error) {
 			return v, nil
 		}
 	}
-	return v, ErrNoAccount
+	return v, none
 }
 
 // Page answers a visitor's request for a page or a change.
