@@ -53,10 +53,8 @@ func (s *Store) DeleteAccount(ctx context.Context, by access.Actor, id string, d
 			return Deletion{}, err
 		}
 	}
-	if d.Keys, err = s.endKeys(ctx, by, id, dry); err != nil {
-		return d, err
-	}
-	return d, s.endLinks(ctx, by, dry, &d)
+	d.Keys, err = s.endKeys(ctx, by, id, dry)
+	return d, errors.Join(err, s.endLinks(ctx, by, dry, &d))
 }
 
 // strip reduces an account to what its last callbacks need, and its name for people who read about it.
@@ -89,8 +87,8 @@ var grace = access.Operator("verifyd")
 
 // EndDue deletes the accounts whose grace is over. Their login links stay, but lead nowhere any more: an
 // edge's credential cannot revoke them. A repeat is harmless, also at the same time by another process;
-// Repair revokes the keys that a crash has left. An account that cannot be deleted keeps no other one from
-// it, unless the store is unavailable. Nothing is deleted by a process that must not judge by the time
+// Repair revokes the keys that a crash has left. An account that cannot be deleted, or read, keeps no other
+// one from it, unless the store is away. Nothing is deleted by a process that must not judge by the time
 // (storetime.ErrClock).
 func (s *Store) EndDue(ctx context.Context) error {
 	if err := s.conn.Clock.Judge(ctx); err != nil {
@@ -103,52 +101,76 @@ func (s *Store) EndDue(ctx context.Context) error {
 	var failed error
 	for _, e := range entries {
 		a := record.Outline(e.Key, e.Value)
+		if a.Name == "" && e.Key != record.CheckEntry { // unless it leads to another account
+			if _, err := record.DecodeAccount(e.Key, e.Value, s.box); err != nil {
+				failed = errors.Join(failed, entry.LeaveOut(s.unreadable, err))
+			}
+		}
 		if !a.Exists() || !a.Due(s.now()) {
 			continue
 		}
-		if errors.Is(failed, natsconf.ErrUnavailable) {
+		if s.away(ctx, failed) {
 			break
 		}
-		var d Deletion
-		if d.SignsUntil, err = s.signsUntil(ctx); err != nil {
-			return errors.Join(failed, err)
-		}
-		_, err := s.change(ctx, grace, a.ID, access.ActionOperate, func(a *account.Account,
-			now time.Time) (effect, error) {
-			if !a.Due(now) {
-				return effect{}, errUnchanged
-			}
-			return d.strip(a, now)
-		})
-		if errors.Is(err, account.ErrNoAccount) {
-			continue // another process was first, and revokes its keys
-		}
-		if err == nil {
-			_, err = s.endKeys(ctx, grace, a.ID, false)
-		}
-		if err != nil {
+		if err := s.endDue(ctx, a.ID); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("delete account %s: %w", a.ID, err))
 		}
 	}
 	return failed
 }
 
-// endKeys revokes the remaining keys of an account and returns how many there were. If a newer build has
-// written some, it revokes the others and returns the error.
+// endDue deletes an account if its grace is over.
+func (s *Store) endDue(ctx context.Context, id string) (err error) {
+	var d Deletion
+	if d.SignsUntil, err = s.signsUntil(ctx); err != nil {
+		return err
+	}
+	_, err = s.change(ctx, grace, id, access.ActionOperate, func(a *account.Account,
+		now time.Time) (effect, error) {
+		if !a.Due(now) {
+			return effect{}, errUnchanged
+		}
+		return d.strip(a, now)
+	})
+	if errors.Is(err, account.ErrNoAccount) {
+		return nil // another process was first, and revokes its keys
+	}
+	if err == nil {
+		_, err = s.endKeys(ctx, grace, id, false)
+	}
+	return err
+}
+
+// away reports whether an error is that of a store which does not answer. A change that others came before
+// too often has the same kind, and says nothing of the next one.
+func (s *Store) away(ctx context.Context, err error) bool {
+	if !errors.Is(err, natsconf.ErrUnavailable) {
+		return false
+	}
+	_, _, err = s.conn.Bounds(ctx, topology.BucketStream(topology.BucketAccounts))
+	return err != nil
+}
+
+// endKeys revokes the remaining keys of an account and returns how many there were. One that cannot be read,
+// or revoked, keeps no other one from it: the error names it. Those of other accounts do not matter.
 func (s *Store) endKeys(ctx context.Context, by access.Actor, id string, dry bool) (ended int, err error) {
-	keys, unread := s.Keys(ctx)
-	for _, k := range keys {
-		if k.Account != id || !k.RevokedAt.IsZero() {
+	entries, err := entry.List(ctx, s.conn, topology.BucketKeys, ">")
+	for _, e := range entries {
+		_, k, kerr := record.DecodeKey(e.Key, e.Value)
+		if kerr != nil && (k.Account == id || k.Account == "") {
+			err = errors.Join(err, entry.LeaveOut(s.unreadable, kerr))
+		}
+		if kerr != nil || k.Account != id || !k.RevokedAt.IsZero() {
 			continue
 		}
-		if ended++; dry {
+		if ended++; dry || s.away(ctx, err) {
 			continue
 		}
-		if _, err := s.RevokeKey(ctx, by, k.Account, k.ID); err != nil {
-			return ended, fmt.Errorf("revoke %s: %w", k.ID, err)
+		if _, kerr := s.RevokeKey(ctx, by, id, k.ID); kerr != nil {
+			err = errors.Join(err, fmt.Errorf("revoke %s: %w", k.ID, kerr))
 		}
 	}
-	return ended, unread
+	return ended, err
 }
 
 func (s *Store) endLinks(ctx context.Context, by access.Actor, dry bool, d *Deletion) error {
@@ -161,12 +183,12 @@ func (s *Store) endLinks(ctx context.Context, by access.Actor, dry bool, d *Dele
 		if dry {
 			break
 		}
-		if err := s.RevokeLoginLink(ctx, by, d.Account.ID, l.Link); err != nil && !errors.Is(err,
+		if lerr := s.RevokeLoginLink(ctx, by, d.Account.ID, l.Link); lerr != nil && !errors.Is(lerr,
 			grant.ErrNoLink) {
-			return fmt.Errorf("take %s back: %w", l.Link, err)
+			err = errors.Join(err, fmt.Errorf("take %s back: %w", l.Link, lerr))
 		}
 	}
-	return nil
+	return err
 }
 
 // forget removes the signing secrets of a deleted account from the store once they sign nothing any more.

@@ -9,7 +9,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/edge/account/record"
-	"verifyd/natsconf"
 )
 
 const (
@@ -67,14 +66,14 @@ func (s *Repairer) String() string { return "account repairer" }
 
 // Repair writes the records that are missing in the audit log, and does what EndDue does. A repeat is
 // harmless. It reads every account, key and grant, and one message of the log for each. One that cannot be
-// repaired is reported, and keeps no other one from it, unless the store is unavailable.
+// repaired is reported, and keeps no other one from it, unless the store is away.
 func (s *Store) Repair(ctx context.Context) error {
 	err := s.EndDue(ctx)
 	accounts, aerr := s.listAccounts(ctx)
 	keys, kerr := s.listKeys(ctx)
 	err = errors.Join(err, aerr, kerr)
 	for _, a := range accounts {
-		if errors.Is(err, natsconf.ErrUnavailable) {
+		if s.away(ctx, err) {
 			return err
 		}
 		err = errors.Join(err, s.log.Repair(ctx, a.Last), s.forget(ctx, a))
@@ -87,7 +86,7 @@ func (s *Store) Repair(ctx context.Context) error {
 		}
 	}
 	for _, k := range keys {
-		if errors.Is(err, natsconf.ErrUnavailable) {
+		if s.away(ctx, err) {
 			return err
 		}
 		err = errors.Join(err, s.log.Repair(ctx, k.Last))

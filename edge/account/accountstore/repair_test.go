@@ -356,3 +356,93 @@ func TestUnreadableAccountKeepsNoOtherFromItsEnd(t *testing.T) {
 		t.Errorf("the log of the other: %+v, %v", page.Records, err)
 	}
 }
+
+// A key that a newer build has written keeps neither the other keys of its account from their end, nor the
+// login links. One of another account does not matter.
+func TestNewerKeyKeepsNothingElseFromItsEnd(t *testing.T) {
+	t.Parallel()
+	s := startStore(t)
+	a, err := s.CreateAccount(t.Context(), access.Operator(""), "a")
+	b, berr := s.CreateAccount(t.Context(), access.Operator(""), "b")
+	_, _, lerr := s.LoginLink(t.Context(), access.Operator(""), a.ID, access.RoleOwner)
+	if err := errors.Join(err, berr, lerr); err != nil {
+		t.Fatal(err)
+	}
+	const others = 8 // several: they are read in any order
+	var keys []account.Key
+	for i := range 2 + others {
+		_, k, err := s.CreateKey(t.Context(), access.Operator(""), []string{a.ID, b.ID, a.ID}[min(i, 2)],
+			account.KeyOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, k)
+	}
+	newer, elsewhere := keys[0].ID, keys[1].ID
+	for _, id := range []string{newer, elsewhere} {
+		found, err := s.find(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		natstest.Publish(t, s.conn, topology.BucketSubject(topology.BucketKeys, found.entry),
+			[]byte(strings.Replace(string(found.data), `"v":2`, `"v":99`, 1)))
+	}
+	d, err := s.DeleteAccount(t.Context(), access.Operator(""), a.ID, false)
+	if !errors.Is(err, natsconf.ErrNewer) || !strings.Contains(err.Error(), newer) ||
+		strings.Contains(err.Error(), elsewhere) || d.Keys != others || d.Links != 1 {
+		t.Errorf("%d keys and %d links have ended: %v; want %d and 1, and %s named", d.Keys, d.Links, err,
+			others, newer)
+	}
+	for _, k := range keys[2:] {
+		if now, err := s.find(t.Context(), k.ID); err != nil || now.RevokedAt.IsZero() {
+			t.Errorf("another key: %+v, %v", now.Key, err)
+		}
+	}
+	if links, err := s.LoginLinks(t.Context(), a.ID); err != nil || len(links) != 0 {
+		t.Errorf("the links: %+v, %v", links, err)
+	}
+}
+
+// An account that others change all the time keeps no other one from its end: the store answers. An entry
+// without a name that can be read is reported.
+func TestContendedAccountKeepsNoOtherFromItsEnd(t *testing.T) {
+	t.Parallel()
+	s := startStore(t)
+	var ids []string
+	for i := range 9 { // the first is contended; the others are several, since they are read in any order
+		a, err := s.CreateAccount(t.Context(), access.Operator(""), fmt.Sprint("due ", i))
+		if err == nil {
+			_, err = s.AskDeletion(t.Context(), access.Operator(""), a.ID)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, a.ID)
+	}
+	const planted = "acc_aaaaaaaaaaaaaaaaaaaa"
+	e, err := entry.Get(t.Context(), s.conn, topology.BucketAccounts, ids[0])
+	if err == nil {
+		err = s.put(t.Context(), topology.BucketAccounts, planted, []byte("planted"), 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Now = func() time.Time { // which a change asks for between its read and its write
+		natstest.Publish(t, s.conn, topology.BucketSubject(topology.BucketAccounts, ids[0]), e.Value)
+		return time.Now().Add(account.DeleteGrace + time.Minute)
+	}
+	var unreadable []string
+	s.ReportUnreadable(func(err error) { unreadable = append(unreadable, err.Error()) })
+	if err := s.EndDue(t.Context()); !errors.Is(err, natsconf.ErrUnavailable) ||
+		!strings.Contains(err.Error(), ids[0]) {
+		t.Errorf("the contended account: %v", err)
+	}
+	for _, id := range ids[1:] {
+		if _, err := s.Deleted(t.Context(), id); err != nil {
+			t.Errorf("an account that was due: %v", err)
+		}
+	}
+	if len(unreadable) != 1 || !strings.Contains(unreadable[0], planted) {
+		t.Errorf("reported are %q, want %s", unreadable, planted)
+	}
+}

@@ -2,12 +2,14 @@ package grant
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/entry"
+	"verifyd/natsconf"
 	"verifyd/natsconf/topology"
 )
 
@@ -44,7 +46,8 @@ func (s *Store) grants(ctx context.Context, entries ...string) ([]Grant, error) 
 	return grants, nil
 }
 
-// decisions lists the grants below some entries, in force or not.
+// decisions lists the grants below some entries, in force or not. If a newer build has written some, it
+// returns the others with natsconf.ErrNewer.
 func (s *Store) decisions(ctx context.Context, entries ...string) ([]Grant, error) {
 	var subjects []string
 	for _, entry := range entries {
@@ -56,26 +59,27 @@ func (s *Store) decisions(ctx context.Context, entries ...string) ([]Grant, erro
 	}
 	var grants []Grant
 	for _, m := range msgs {
-		g, err := decodeGrant(m.Data())
-		if err == nil {
+		g, derr := decodeGrant(m.Data())
+		if derr == nil {
 			grants = append(grants, g)
-		} else if err = entry.LeaveOut(s.Unreadable, fmt.Errorf("%s: %w", m.Subject(), err)); err != nil {
-			return nil, err
+			continue
 		}
+		err = errors.Join(err, entry.LeaveOut(s.Unreadable, fmt.Errorf("%s: %w", m.Subject(), derr)))
 	}
-	return grants, nil
+	return grants, err
 }
 
-// RepairLog writes the records of grants that are missing in the audit log. A repeat is harmless.
+// RepairLog writes the records of grants that are missing in the audit log. A repeat is harmless. One that
+// cannot be written keeps no other one from it, unless the store is away.
 func (s *Store) RepairLog(ctx context.Context) error {
 	grants, err := s.decisions(ctx, operatorEntry, operatorLinkEntry, tokenEntry, accountLinkEntry)
-	if err != nil {
-		return err
-	}
 	for _, g := range grants {
-		if err := s.log.Repair(ctx, g.last); err != nil {
-			return err
+		if errors.Is(err, natsconf.ErrUnavailable) {
+			break
+		}
+		if rerr := s.log.Repair(ctx, g.last); rerr != nil {
+			err = errors.Join(err, fmt.Errorf("record of %s: %w", g.Holder(), rerr))
 		}
 	}
-	return nil
+	return err
 }

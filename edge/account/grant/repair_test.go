@@ -11,8 +11,10 @@ import (
 	"verifyd/edge/account/accountstore"
 	"verifyd/edge/account/audit"
 	"verifyd/edge/account/grant"
+	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/topology"
 )
 
 // A process that dies between the end of a login link's grant and its record leaves the record in the grant,
@@ -90,5 +92,30 @@ func TestRecordOfAGrantWhoseMakerDied(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: then the log tells %q, want %q", what, got, want)
 		}
+	}
+}
+
+// A grant of a newer build keeps the records of no other from the log.
+func TestNewerGrantKeepsNoOtherFromTheLog(t *testing.T) {
+	t.Parallel()
+	conn := natstest.Start(t)
+	log := audit.New(conn, time.Now)
+	grants := grant.NewStore(conn, log, time.Now)
+	olga, err := grants.GrantOperator(t.Context(), access.Operator(""), "example", "olga")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := grants.EndWithoutRecord(t.Context(), grant.Grant{Network: olga.Network,
+		Subject: olga.Subject}); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Publish(t, conn, topology.BucketSubject(topology.BucketOperations, "operator.newer"),
+		[]byte(`{"v":99}`))
+	if err := grants.RepairLog(t.Context()); !errors.Is(err, natsconf.ErrNewer) {
+		t.Errorf("the newer grant: %v", err)
+	}
+	page, err := log.Audit(t.Context(), audit.ServiceLog, "", 0)
+	if err != nil || len(page.Records) != 2 || page.Records[0].Who.Name != "dead" {
+		t.Errorf("the log has %+v, %v; want the end of the grant", page.Records, err)
 	}
 }

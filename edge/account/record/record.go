@@ -287,7 +287,7 @@ func (k Key) Encode() ([]byte, error) {
 }
 
 // DecodeKey reads the key of an entry. Its errors are natsconf.ErrNewer, and that of an entry or a record
-// which cannot be read.
+// which cannot be read; beside them the account is returned, if the record names it.
 func DecodeKey(name string, data []byte) (secrets.Digest, Key, error) {
 	d, err := secrets.ParseEntry(name)
 	if err != nil {
@@ -295,7 +295,7 @@ func DecodeKey(name string, data []byte) (secrets.Digest, Key, error) {
 	}
 	var r keyRecord
 	if err := entry.Decode(data, &r, &r.Version); err != nil {
-		return d, Key{}, fmt.Errorf("key %s: %w", d.ID(), err)
+		return d, Key{Key: account.Key{Account: r.Account}}, fmt.Errorf("key %s: %w", d.ID(), err)
 	}
 	return d, Key{Last: r.Last, Key: account.Key{
 		ID: d.ID(), Account: r.Account, Name: r.Name, Test: r.Test, Last4: r.Last4, RateLimit: r.RateLimit,
