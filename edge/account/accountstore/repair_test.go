@@ -446,3 +446,50 @@ func TestContendedAccountKeepsNoOtherFromItsEnd(t *testing.T) {
 		t.Errorf("reported are %q, want %s", unreadable, planted)
 	}
 }
+
+// Records that a newer build has written in the log keep nobody from a change, whatever their form: the next
+// number follows theirs, and the record of a change whose maker has died comes after them, once.
+func TestNewerAuditRecordsKeepNothingFromChange(t *testing.T) {
+	t.Parallel()
+	s := startStore(t)
+	a, err := s.CreateAccount(t.Context(), access.Operator(""), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, k, err := s.CreateKey(t.Context(), access.Operator(""), a.ID, account.KeyOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dieAfter(t, s, a.ID, 7) // as number 3, which others take
+	newer := func(n int, record string) {
+		natstest.Publish(t, s.conn, fmt.Sprintf("audit.%s.%d", a.ID, n), []byte(record))
+	}
+	newer(3, `{"v":99,"id":"x","n":3}`)
+	newer(4, `{"v":99,"id":["another shape"]}`)
+	if _, err := s.RevokeKey(t.Context(), access.Operator(""), a.ID, k.ID); err != nil {
+		t.Errorf("a revocation: %v", err)
+	}
+	for range 2 {
+		if err := s.Repair(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := s.SetQuota(t.Context(), access.Operator(""), a.ID, 8); err != nil {
+		t.Errorf("a change: %v", err)
+	}
+	for i, want := range []string{audit.KeyWasRevoked, audit.QuotaSet, audit.QuotaSet, ""} {
+		m, err := s.conn.Last(t.Context(), topology.StreamAudit, fmt.Sprintf("audit.%s.%d", a.ID, i+5))
+		if want == "" {
+			if !errors.Is(err, natsconf.ErrNotFound) {
+				t.Errorf("one record too many: %s, %v", m.Data, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := audit.Decode(m.Data); err != nil || r.What != want || r.Number != int64(i+5) {
+			t.Errorf("record %d is %+v, %v; want %s", i+5, r, err, want)
+		}
+	}
+}

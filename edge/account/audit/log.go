@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -79,7 +80,8 @@ func (l *Log) Draft(ctx context.Context, by access.Actor, account, what, on stri
 	}, nil
 }
 
-// Last returns the number of an account's newest record; 0 if there is none. What no verifyd wrote is none.
+// Last returns the number of an account's newest record, whichever build wrote it; 0 if there is none. What
+// no verifyd wrote is none.
 func (l *Log) Last(ctx context.Context, account string) (int64, error) {
 	m, err := l.conn.Last(ctx, topology.StreamAudit, subjects(account))
 	if errors.Is(err, natsconf.ErrNotFound) {
@@ -88,23 +90,33 @@ func (l *Log) Last(ctx context.Context, account string) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("read the audit log: %w", err)
 	}
-	if r, err := decodeRecord(m.Data); err == nil {
-		return r.Number, nil
+	if n, err := numberOf(m.Subject, m.Data); err == nil {
+		return n, nil
 	}
 	return l.below(ctx, account, math.MaxInt64)
 }
 
-// below returns the largest number below another one of a record that can be read; 0 if there is none. It
-// reads all records of the account: only what no verifyd wrote asks for it.
+// numberOf returns the number of a stored record. That of a newer build has it on its subject, too: which
+// number is next, also for the revocation of a key, needs no more of it.
+func numberOf(on string, data []byte) (int64, error) {
+	r, err := decodeRecord(data)
+	if errors.Is(err, natsconf.ErrNewer) {
+		r.Number, err = strconv.ParseInt(on[strings.LastIndexByte(on, '.')+1:], 10, 32)
+	}
+	return r.Number, err
+}
+
+// below returns the largest number below another one of a record of a verifyd; 0 if there is none. It reads
+// all records of the account: only what no verifyd wrote asks for it.
 func (l *Log) below(ctx context.Context, account string, number int64) (below int64, err error) {
 	all, err := l.conn.Newest(ctx, topology.StreamAudit, subjects(account))
 	if err != nil {
 		return 0, fmt.Errorf("read the audit log: %w", err)
 	}
 	for _, m := range all {
-		switch r, err := decodeRecord(m.Data()); {
-		case err == nil && m.Subject() == subject(account, r.Number) && r.Number < number:
-			below = max(below, r.Number)
+		switch n, err := numberOf(m.Subject(), m.Data()); {
+		case err == nil && m.Subject() == subject(account, n) && n < number:
+			below = max(below, n)
 		case err != nil:
 			err = entry.LeaveOut(l.Unreadable, fmt.Errorf("%s: %w", m.Subject(), err))
 			if err != nil {
@@ -136,9 +148,8 @@ func (l *Log) write(ctx context.Context, r *Record) error {
 		if !errors.Is(err, once.ErrTaken) {
 			return fmt.Errorf("write the audit log: %w", err)
 		}
-		found, err := decodeRecord(existing.Data)
-		if errors.Is(err, natsconf.ErrNewer) || err == nil && found.ID == r.ID {
-			return err
+		if found, err := decodeRecord(existing.Data); isOf(found, err, r) {
+			return nil
 		}
 		r.Number++
 	}
@@ -167,19 +178,24 @@ func (l *Log) Repair(ctx context.Context, r *Record) error {
 	}
 	found, err := l.read(ctx, r.Account, r.Number)
 	switch {
-	case err == nil && found.ID == r.ID:
+	case isOf(found, err, r):
 		return nil
-	case errors.Is(err, natsconf.ErrUnavailable), errors.Is(err, natsconf.ErrNewer):
+	case errors.Is(err, natsconf.ErrUnavailable):
 		return err
 	}
 	late := *r
 	return l.write(ctx, &late)
 }
 
-func (l *Log) read(ctx context.Context, account string, number int64) (*Record, error) {
+// isOf reports whether a record that was read is another one, as any build has written it.
+func isOf(found Record, err error, r *Record) bool {
+	return (err == nil || errors.Is(err, natsconf.ErrNewer)) && found.ID == r.ID
+}
+
+func (l *Log) read(ctx context.Context, account string, number int64) (Record, error) {
 	m, err := l.conn.Last(ctx, topology.StreamAudit, subject(account, number))
 	if err != nil {
-		return nil, fmt.Errorf("read the audit log: %w", err)
+		return Record{}, fmt.Errorf("read the audit log: %w", err)
 	}
 	return decodeRecord(m.Data)
 }
@@ -191,13 +207,13 @@ func Decode(data []byte) (Record, error) {
 	if err != nil {
 		return Record{}, err
 	}
-	return *r, nil
+	return r, nil
 }
 
-func decodeRecord(data []byte) (*Record, error) {
-	var r Record
+// decodeRecord is Decode; beside an error it returns what could be read.
+func decodeRecord(data []byte) (r Record, err error) {
 	if err := entry.Decode(data, &r, &r.Version); err != nil {
-		return nil, fmt.Errorf("audit record: %w", err)
+		return r, fmt.Errorf("audit record: %w", err)
 	}
-	return &r, nil
+	return r, nil
 }

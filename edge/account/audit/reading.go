@@ -52,7 +52,7 @@ func (l *Log) Audit(ctx context.Context, id, cursor string, limit int) (Page, er
 			return Page{}, err
 		}
 		if err == nil {
-			page.Records = append(page.Records, *r)
+			page.Records = append(page.Records, r)
 		} else if err = entry.LeaveOut(l.Unreadable, fmt.Errorf("%s: %w", subject(id, n), err)); err != nil {
 			return Page{}, err
 		}
@@ -141,7 +141,7 @@ func (l *Log) Each(ctx context.Context, do func(Record)) error {
 				return err
 			}
 			if err == nil {
-				do(*r)
+				do(r)
 			}
 		}
 		return nil
