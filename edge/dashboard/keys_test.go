@@ -306,8 +306,8 @@ func TestOtherAccountsThingsAreNotThere(t *testing.T) {
 		Want(t, http.StatusOK, "already gone")
 }
 
-// While an account is disabled its members can view but not change it, and its keys are refused. Enabling
-// restores everything.
+// While an account is disabled its members can view and leave it, but neither change nor export anything nor
+// see its secret, and its keys are refused. Enabling restores everything.
 func TestDisabledAccountIsLookedAt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
@@ -317,6 +317,7 @@ func TestDisabledAccountIsLookedAt(t *testing.T) {
 		b.Follow(b.post("/dashboard/new-key", "account", a.ID, "name", "bot", "mode", "live", "policy", "")).
 			Text())
 	r.until("the key is known", r.keys(a, 1))
+	r.session(a)
 	set := func(disabled bool) {
 		t.Helper()
 		_, err := r.accounts.Enable(t.Context(), access.Operator(""), a.ID)
@@ -339,6 +340,11 @@ func TestDisabledAccountIsLookedAt(t *testing.T) {
 		b.Get(path).Want(t, http.StatusOK, banner)
 	}
 	b.Get("/dashboard/keys").Lacks(t, "Create a key", "Revoke")
+	b.Get("/dashboard/sessions").Want(t, http.StatusOK, "sailor_42")
+	b.Get("/dashboard/sessions").Lacks(t, "JSON lines")
+	b.Get("/dashboard/export?format=csv").Want(t, http.StatusForbidden, "This account is disabled")
+	b.post("/dashboard/signing/reveal", "account", a.ID).
+		Want(t, http.StatusForbidden, "This account is disabled")
 	b.Get("/dashboard/new-key").Want(t, http.StatusForbidden, "This account is disabled")
 	b.post("/dashboard/new-key", "account", a.ID, "name", "second", "mode", "live", "policy", "").
 		Want(t, http.StatusForbidden, "This account is disabled")
@@ -347,7 +353,15 @@ func TestDisabledAccountIsLookedAt(t *testing.T) {
 	if status := r.start(key); status != http.StatusUnauthorized {
 		t.Errorf("its key gets %d", status)
 	}
+	vera := r.as("vera")
+	vera.Get("/dashboard/members/remove?network=example&subject=vera").Want(t, http.StatusOK, "Leave")
+	vera.post("/dashboard/members/remove", "account", a.ID, "network", "example", "subject", "vera").
+		Want(t, http.StatusSeeOther)
+	if now, err := r.accounts.Account(t.Context(), a.ID); err != nil || len(now.Members) != 2 {
+		t.Errorf("after one has left: %+v, %v", now.Members, err)
+	}
 	set(false)
+	b.Get("/dashboard/sessions").Want(t, http.StatusOK, "JSON lines")
 	b.Get("/dashboard/keys").Want(t, http.StatusOK, "Create a key")
 	b.Get("/dashboard/keys").Lacks(t, banner)
 	if status := r.start(key); status != http.StatusOK {

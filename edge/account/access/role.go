@@ -35,6 +35,7 @@ type Action string
 // The actions.
 const (
 	ActionView    Action = "view"    // sessions, deliveries, usage, keys without their secrets, members
+	ActionExport  Action = "export"  // take all sessions away as a file
 	ActionAudit   Action = "audit"   // read the audit log
 	ActionSend    Action = "send"    // send a callback again, send a test callback
 	ActionKeys    Action = "keys"    // create, roll and revoke API keys
@@ -53,6 +54,7 @@ const (
 // rights is the table of what each role may do. An action that is not in it is not allowed to anybody.
 var rights = map[Action][]Role{
 	ActionView:     {RoleOwner, RoleDeveloper, RoleViewer},
+	ActionExport:   {RoleOwner, RoleDeveloper, RoleViewer},
 	ActionAudit:    {RoleOwner, RoleDeveloper},
 	ActionSend:     {RoleOwner, RoleDeveloper},
 	ActionKeys:     {RoleOwner, RoleDeveloper},

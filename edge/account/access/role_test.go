@@ -10,7 +10,7 @@ func TestWhatRolesMayDo(t *testing.T) {
 		action Action
 		who    string // o d v
 	}{
-		{ActionView, "odv"}, {ActionAudit, "od"}, {ActionSend, "od"},
+		{ActionView, "odv"}, {ActionExport, "odv"}, {ActionAudit, "od"}, {ActionSend, "od"},
 		{ActionKeys, "od"},
 		{ActionReveal, "od"}, {ActionSecrets, "od"}, {ActionBranding, "o"},
 		{ActionMembers, "o"}, {ActionAccount, "o"}, {ActionRestore, "o"},

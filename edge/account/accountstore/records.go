@@ -147,12 +147,13 @@ func (s *records) readForChange(ctx context.Context, by access.Actor, id string,
 // they are stored now: a member who was removed or a grant that was revoked a moment ago changes nothing,
 // whatever a mirror or a page still shows. The error is ErrNotAllowed, or natsconf's.
 //
-// In a disabled account only the operator changes anything; for others the error is account.ErrDisabled. If
-// only its owners took it out of service, they may restore it.
+// In a disabled account only the operator changes anything; for others the error is account.ErrDisabled. They
+// may leave it, which takes the right to view it, and if only its owners took it out of service, restore it.
 func (s *records) permit(ctx context.Context, a account.Account, by access.Actor,
 	action access.Action) error {
 	mayRestore := action == access.ActionRestore && !a.Barred()
-	if !a.DisabledAt.IsZero() && by.Kind != access.ActorOperator && !mayRestore {
+	if !a.DisabledAt.IsZero() && by.Kind != access.ActorOperator && !mayRestore &&
+		action != access.ActionView {
 		return account.ErrDisabled
 	}
 	if action == access.ActionInvited {

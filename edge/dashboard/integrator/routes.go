@@ -54,7 +54,7 @@ func (h *Handler) Routes() []web.Route {
 
 		paths.Get(paths.Sessions, view(s.showSessions)),
 		paths.Post(pathFind, h.Mutate(access.ActionView, s.find)),
-		paths.Get(pathExport, view(s.export)),
+		paths.Get(pathExport, h.Read(access.ActionExport, s.export)),
 		paths.Get(pathSession, view(s.showSession)),
 		paths.Get(pathLive, view(s.live)),
 

@@ -128,7 +128,7 @@ func (h sessionPages) export(w http.ResponseWriter, r *http.Request, v site.Visi
 	}
 	err := h.exports.Write(w, r, export.Export{
 		Format: f, Query: h.query(v.Account.ID, h.readFilters(values, v.Account.ID)), List: h.listPage,
-		May:  func() error { return h.StillMay(r, v, access.ActionView) },
+		May:  func() error { return h.StillMay(r, v, access.ActionExport) },
 		Of:   []string{v.Account.ID, v.Person()},
 		File: "sessions." + string(f),
 	})

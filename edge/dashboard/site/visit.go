@@ -18,7 +18,7 @@ type Visit struct {
 }
 
 // May reports whether the visitor has the right to an action. While the account is disabled, its members can
-// only view it, and restore one whose deletion an owner requested.
+// only view it and leave it, and restore one whose deletion an owner requested.
 func (v Visit) May(a access.Action) bool {
 	restores := a == access.ActionRestore && !v.Account.Barred()
 	return v.Role.May(a) && (v.Account.DisabledAt.IsZero() || a == access.ActionView ||
