@@ -63,7 +63,8 @@ var makers = map[string]func(t *testing.T, h harness, a account.Account) (by acc
 			return h.store.RevokeOperator(t.Context(), operator, "dev", subject)
 		}
 	},
-	"an operator's login link": func(t *testing.T, h harness, _ account.Account) (access.Actor, func() error) {
+	"an operator's login link": func(t *testing.T, h harness, _ account.Account) (access.Actor,
+		func() error) {
 		_, l, err := h.store.OperatorLink(t.Context(), operator)
 		if err != nil {
 			t.Fatal(err)

@@ -169,6 +169,24 @@ func TestNewerNoticesAreLeft(t *testing.T) {
 	}
 }
 
+// A mark that cannot be read is none, and the next one replaces it.
+func TestDamagedMarkIsReplaced(t *testing.T) {
+	t.Parallel()
+	conn := natstest.Start(t)
+	s := NewStore(conn)
+	raise(t, s, rotated("1"))
+	natstest.Publish(t, conn, markSubject(acme, ann), []byte(`{"v":1,"read":[`))
+	if all, err := s.Seen(t.Context(), acme, ann); err != nil || len(all) != 1 || all[0].Read {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if err := s.MarkRead(t.Context(), acme, ann, rotated("1").ID); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.Unread(t.Context(), acme, ann); n != 0 || err != nil {
+		t.Errorf("%d unread, %v", n, err)
+	}
+}
+
 // The body has a type, which no callback has, and none of the three members of a callback.
 func TestBody(t *testing.T) {
 	t.Parallel()

@@ -131,15 +131,19 @@ func markSubject(account string, who access.Actor) string {
 	return "notice-read." + account + "." + hex.EncodeToString(sum[:16])
 }
 
-// decodeMark reads a mark as a set. Its errors are natsconf.ErrNewer, and one for a mark that no build wrote.
+// decodeMark reads a mark as a set. What no build wrote, or is damaged, is a mark of nothing: its reader sees
+// all notices as new, and the next mark replaces it. The error is natsconf.ErrNewer.
 func decodeMark(data []byte) (map[string]bool, error) {
 	var r markRecord
-	if err := natsconf.DecodeRecord(data, &r, &r.Version, recordVersion); err != nil {
+	err := natsconf.DecodeRecord(data, &r, &r.Version, recordVersion)
+	if errors.Is(err, natsconf.ErrNewer) {
 		return nil, fmt.Errorf("what was read of the notices: %w", err)
 	}
 	read := map[string]bool{}
-	for _, id := range r.Read {
-		read[id] = true
+	if err == nil {
+		for _, id := range r.Read {
+			read[id] = true
+		}
 	}
 	return read, nil
 }
