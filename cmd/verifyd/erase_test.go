@@ -13,6 +13,7 @@ import (
 
 	"verifyd/cmd/verifyd/demo"
 	"verifyd/cmd/verifyd/store"
+	"verifyd/edge/account"
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/topology"
@@ -203,6 +204,28 @@ func TestEraseRefusals(t *testing.T) {
 		code, _, errOut := verifyd(t, c.args...)
 		if code != exitUsage || !strings.Contains(errOut, c.want) {
 			t.Errorf("%v: %d %s", c.args, code, errOut)
+		}
+	}
+}
+
+// What a newer build has written keeps commands that list from nothing else: they name it, and fail in the
+// end.
+func TestCommandsGoOnWithoutWhatIsNewer(t *testing.T) {
+	t.Parallel()
+	c := newChild(t)
+	c.start(t)
+	c.makeKey(t, "Harbor Guild", "--name", "bot")
+	newer := account.IDOf("Newer Guild")
+	conn := c.connect(t)
+	natstest.Publish(t, conn, topology.BucketSubject(topology.BucketAccounts, newer), []byte(`{"v":99}`))
+	conn.Close()
+	for _, args := range [][]string{
+		{"account", "list"}, {"account", "show", "Harbor Guild"}, {"key", "list"},
+		{"erase", "--platform-user-id", "nobody", "--all-accounts"},
+	} {
+		out, err := c.command(t, args...)
+		if err == nil || !strings.Contains(err.Error(), newer) || !strings.Contains(out, "Harbor Guild") {
+			t.Errorf("%v: %v\n%s", args, err, out)
 		}
 	}
 }

@@ -98,7 +98,11 @@ func (h keyCalls) listAllKeys(c call) (answer, *problem.Problem) {
 	id := q.Single("id")
 	return h.pageOfKeys(c, q, func() ([]account.Key, error) {
 		keys, err := h.Accounts.Keys(c.ctx())
-		return slices.DeleteFunc(keys, func(k account.Key) bool { return id != "" && k.ID != id }), err
+		keys = slices.DeleteFunc(keys, func(k account.Key) bool { return id != "" && k.ID != id })
+		if id != "" && len(keys) == 0 {
+			return nil, err // it may be the one that cannot be read
+		}
+		return keys, c.unlisted(err)
 	})
 }
 
@@ -113,7 +117,8 @@ func (h keyCalls) listKeys(c call) (answer, *problem.Problem) {
 			return nil, err
 		}
 		keys, err := h.Accounts.Keys(c.ctx())
-		return slices.DeleteFunc(keys, func(k account.Key) bool { return k.Account != c.account() }), err
+		keys = slices.DeleteFunc(keys, func(k account.Key) bool { return k.Account != c.account() })
+		return keys, c.unlisted(err)
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/grant"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/topology"
 )
 
 // harbor creates an account and returns its path.
@@ -167,6 +168,37 @@ func TestHostileKeys(t *testing.T) {
 		_, err := r.mirror.Lookup(secret)
 		return err == nil
 	})
+}
+
+// What a newer build has written is left out of lists, and is not said to be missing.
+func TestListsLeaveOutWhatIsNewer(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	token := r.token(grant.AccountsRead, grant.KeysWrite)
+	a, at := r.harbor()
+	if got := r.ask(token, "POST", at+"/keys", `{"name":"one"}`); got.status != http.StatusCreated {
+		t.Fatal(got)
+	}
+	const newer = `{"v":99}`
+	id := "key_" + strings.Repeat("a", 16)
+	natstest.Publish(t, r.conn, topology.BucketSubject(topology.BucketAccounts, account.IDOf("Newer")),
+		[]byte(newer))
+	natstest.Publish(t, r.conn, topology.BucketSubject(topology.BucketKeys, strings.Repeat("a", 64)),
+		[]byte(newer))
+	for path, list := range map[string]string{
+		pathAccounts: "accounts", "/manage/keys": "keys", at + "/keys": "keys",
+	} {
+		got := r.ask(token, "GET", path, "")
+		if all, _ := got.doc[list].([]any); len(all) != 1 || got.status != http.StatusOK {
+			t.Errorf("%s of %s: %s", path, a.Name, got)
+		}
+	}
+	if got := r.ask(token, "GET", "/manage/keys?id="+id, ""); got.status != http.StatusServiceUnavailable {
+		t.Errorf("a key that may be there: %s", got)
+	}
+	if !strings.Contains(r.log.String(), "newer build") {
+		t.Errorf("the log does not name them: %s", r.log)
+	}
 }
 
 // Members and invites over HTTP.

@@ -104,27 +104,22 @@ func (m storedKeys) EndRotation(ctx context.Context, id string) error {
 }
 
 func (m storedKeys) Keys(ctx context.Context) ([]ListedKey, error) {
-	accounts, err := m.s.EveryAccount(ctx)
-	if err != nil {
+	accounts, aerr := m.s.EveryAccount(ctx)
+	keys, kerr := m.s.Keys(ctx)
+	used, uerr := m.s.LastUsed(ctx)
+	err := errors.Join(aerr, kerr, uerr)
+	if Lists(err) != nil {
 		return nil, err
 	}
 	names := map[string]string{}
 	for _, a := range accounts { // including deleted ones
 		names[a.ID] = a.Name
 	}
-	keys, err := m.s.Keys(ctx)
-	if err != nil {
-		return nil, err
-	}
-	used, err := m.s.LastUsed(ctx)
-	if err != nil {
-		return nil, err
-	}
 	all := make([]ListedKey, len(keys))
 	for i, k := range keys {
 		all[i] = ListedKey{k, names[k.Account], used[k.ID], KeyHint(k)}
 	}
-	return all, nil
+	return all, err
 }
 
 func keyFrom(k manage.Key) account.Key {

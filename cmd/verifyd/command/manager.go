@@ -2,12 +2,14 @@ package command
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/accountstore"
 	"verifyd/edge/account/grant"
 	"verifyd/edge/account/signing"
+	"verifyd/natsconf"
 	"verifyd/sessions/urlpolicy"
 )
 
@@ -39,6 +41,15 @@ type Manager interface {
 	Enable(ctx context.Context, id string) (account.Account, error)
 	AskDeletion(ctx context.Context, id string) (account.Account, error)
 	Restore(ctx context.Context, id string) (account.Account, error)
+}
+
+// Lists returns the errors beside which a list is not shown: all but natsconf.ErrNewer, which names what is
+// left out of it. A command shows the rest, and fails in the end.
+func Lists(err error) error {
+	if errors.Is(err, natsconf.ErrNewer) {
+		return nil
+	}
+	return err
 }
 
 // Listed is an account in a list.

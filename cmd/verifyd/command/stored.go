@@ -31,12 +31,11 @@ func (m stored) Show(ctx context.Context, name string) (shown Shown, err error) 
 	if shown.NoticeURL != "" {
 		shown.NoticeHost = timeline.URLHost(shown.NoticeURL)
 	}
-	if shown.Keys, err = m.Keys(ctx); err != nil {
-		return shown, err
-	}
-	shown.Keys = slices.DeleteFunc(shown.Keys, func(k ListedKey) bool { return k.Account != shown.ID })
-	shown.Links, err = m.s.LoginLinks(ctx, shown.ID)
-	return shown, err
+	keys, err := m.Keys(ctx)
+	shown.Keys = slices.DeleteFunc(keys, func(k ListedKey) bool { return k.Account != shown.ID })
+	links, lerr := m.s.LoginLinks(ctx, shown.ID)
+	shown.Links = links
+	return shown, errors.Join(err, lerr)
 }
 
 func (m stored) Audit(ctx context.Context, name, cursor string, limit int) (records []Record, next string,
@@ -67,12 +66,10 @@ func (m stored) Own(ctx context.Context, name string) (account.Account, error) {
 }
 
 func (m stored) List(ctx context.Context) ([]Listed, error) {
-	accounts, err := m.s.Accounts(ctx)
-	if err != nil {
-		return nil, err
-	}
-	keys, err := m.s.Keys(ctx)
-	if err != nil {
+	accounts, aerr := m.s.Accounts(ctx)
+	keys, kerr := m.s.Keys(ctx)
+	err := errors.Join(aerr, kerr)
+	if Lists(err) != nil {
 		return nil, err
 	}
 	now, active := time.Now(), map[string]int{}
@@ -85,7 +82,7 @@ func (m stored) List(ctx context.Context) ([]Listed, error) {
 	for i, a := range accounts {
 		all[i] = Listed{a, len(a.Members), active[a.ID]}
 	}
-	return all, nil
+	return all, err
 }
 
 func (m stored) Create(ctx context.Context, name string, grantName bool) (account.Account, error) {

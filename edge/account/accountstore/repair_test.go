@@ -481,7 +481,7 @@ func TestNewerAuditRecordsKeepNothingFromChange(t *testing.T) {
 		m, err := s.conn.Last(t.Context(), topology.StreamAudit, fmt.Sprintf("audit.%s.%d", a.ID, i+5))
 		if want == "" {
 			if !errors.Is(err, natsconf.ErrNotFound) {
-				t.Errorf("one record too many: %s, %v", m.Data, err)
+				t.Errorf("one record too many: %v, %v", m, err)
 			}
 			continue
 		}

@@ -4,6 +4,7 @@ package accounts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -78,8 +79,8 @@ type accountListCmd struct {
 // Run lists the accounts by name.
 func (l accountListCmd) Run(ctx context.Context, c command.Console) error {
 	return l.Manage(ctx, c, func(m command.Manager) error {
-		accounts, err := m.List(ctx)
-		if err != nil {
+		accounts, unread := m.List(ctx)
+		if err := command.Lists(unread); err != nil {
 			return err
 		}
 		t := table.New("accounts", "NAME", "ID", "CREATED", "MEMBERS", "KEYS", "QUOTA", "STATE")
@@ -87,7 +88,7 @@ func (l accountListCmd) Run(ctx context.Context, c command.Console) error {
 			quota := table.NewCell(quotaText(a.Quota), table.UnlessZero(a.Quota))
 			t.Add(a.Name, a.ID, a.CreatedAt, a.People, a.ActiveKeys, quota, stateText(a.Account))
 		}
-		return l.Print(c.Out, t)
+		return errors.Join(l.Print(c.Out, t), unread)
 	})
 }
 
@@ -127,10 +128,10 @@ type accountShowCmd struct {
 func (a accountShowCmd) Run(ctx context.Context, c command.Console) error {
 	return a.Manage(ctx, c, func(m command.Manager) error {
 		shown, err := m.Show(ctx, a.Name)
-		if err != nil {
+		if shown.ID == "" || command.Lists(err) != nil {
 			return command.BadInput(err)
 		}
-		return a.Print(c.Out, accountTables(shown, time.Now())...)
+		return errors.Join(a.Print(c.Out, accountTables(shown, time.Now())...), err)
 	})
 }
 

@@ -164,8 +164,8 @@ type keyListCmd struct {
 // Run lists the keys, oldest first.
 func (l keyListCmd) Run(ctx context.Context, c command.Console) error {
 	return l.Manage(ctx, c, func(m command.Manager) error {
-		keys, err := m.Keys(ctx)
-		if err != nil {
+		keys, unread := m.Keys(ctx)
+		if err := command.Lists(unread); err != nil {
 			return err
 		}
 		t := table.New("keys", "ID", "ACCOUNT", "NAME", "KEY", "STATE", "CREATED", "EXPIRES", "REVOKED",
@@ -175,7 +175,7 @@ func (l keyListCmd) Run(ctx context.Context, c command.Console) error {
 			t.Add(k.ID, k.AccountName, k.Name, k.Hint, k.State(now), k.CreatedAt, k.ExpiresAt, k.RevokedAt,
 				k.LastUsed, k.ReplacedBy, rateCell(k.Key), policyCell(k.Key))
 		}
-		return l.Print(c.Out, t)
+		return errors.Join(l.Print(c.Out, t), unread)
 	})
 }
 

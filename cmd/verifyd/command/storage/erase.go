@@ -45,9 +45,9 @@ func (e Erase) Run(ctx context.Context, c command.Console) error {
 		return config.Usage(errors.New("--guild: a guild belongs to a platform; name that with --platform"))
 	}
 	return e.Use(ctx, c, command.WhyRecords, func(st *store.Store) error {
-		accounts, err := e.accounts(ctx, st.Accounts)
-		if err != nil {
-			return command.BadInput(err)
+		accounts, unread := e.accounts(ctx, st.Accounts)
+		if command.Lists(unread) != nil || unread != nil && !e.AllAccounts {
+			return command.BadInput(unread)
 		}
 		t := table.New("accounts", "ACCOUNT", "SESSIONS", "OF THESE WITH AN OUTCOME:outcomes",
 			"IN CLEAR TEXT UNTIL:clear_until", ":clear", "IDENTITIES", "STILL OPEN:open")
@@ -70,9 +70,9 @@ func (e Erase) Run(ctx context.Context, c command.Console) error {
 		}
 		_, _ = fmt.Fprint(c.Err, e.words(all))
 		if all.Open > 0 && !e.DryRun {
-			return errStillOpen
+			unread = errors.Join(unread, errStillOpen)
 		}
-		return nil
+		return unread
 	})
 }
 
