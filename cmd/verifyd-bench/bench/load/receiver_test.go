@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"verifyd/dispatcher/callback/localca"
+	"verifyd/natsconf/natstest"
 )
 
 // send opens a connection to a host of the receiver, with its certificate checked, and writes to it.
@@ -58,6 +59,10 @@ func TestReceiverCounts(t *testing.T) {
 	if _, err := io.ReadFull(c, b); err != nil || string(b) != strings.Repeat(string(noContent), 3) {
 		t.Fatalf("%q, %v", b, err)
 	}
+	natstest.Await(t, "the one that came again is counted", func() bool { // after it is answered
+		_, duplicates, _ := got.Seen()
+		return duplicates == 1
+	})
 	began := time.Now()
 	send(t, r, 0, post("c"))
 	at, err := got.Wait(t.Context(), "c")
