@@ -152,6 +152,8 @@ func TestBadSettingsAreRefusedByName(t *testing.T) {
 			[]string{"VERIFYD_TRUSTED_PROXIES", "nonsense"}},
 		{[]string{"--callback-allow-cidrs", "127.0.0.1"},
 			[]string{"VERIFYD_CALLBACK_ALLOW_CIDRS", "127.0.0.1", "CIDR"}},
+		{[]string{"--callback-refuse", "bot.example.com,10.0.0.0/33"},
+			[]string{"VERIFYD_CALLBACK_REFUSE", `"10.0.0.0/33"`, "*.example.net"}},
 		{[]string{"--callback-allow-ports", "443,0"}, []string{"VERIFYD_CALLBACK_ALLOW_PORTS", `"0"`}},
 		{[]string{"--callback-ca-file", notPEM}, []string{"VERIFYD_CALLBACK_CA_FILE", "no certificate"}},
 		{[]string{"--callback-ca-file", "/nowhere.pem"},

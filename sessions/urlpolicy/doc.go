@@ -14,7 +14,8 @@
 //     refuses early only a host that can never be reached.
 //  4. The policy names the addresses that are refused: every range of IANA's special-purpose registries,
 //     multicast, everything outside IPv6 global unicast, every IPv6 form that embeds an IPv4 address, and the
-//     cloud address in public space. An operator's allow-list overrides it; nothing else does.
+//     cloud address in public space. An operator's allow-list overrides it; nothing else does. What the
+//     operator refuses in addition, networks and hosts, overrides that list.
 //
 // No other package of verifyd imports code.dny.dev/ssrf.
 package urlpolicy

@@ -82,6 +82,10 @@ func (p *Policy) parseHost(host string) (string, netip.Addr, error) {
 }
 
 func (p *Policy) literal(ip netip.Addr) (string, netip.Addr, error) {
+	if p.refused.address(ip) {
+		return "", netip.Addr{},
+			fault(CodeAddress, "the operator of this service refuses callbacks to %s", ip)
+	}
 	// checkIP and not CheckAddr: the port has been judged, and its fault has a code of its own.
 	if p.checkIP(ip) != nil {
 		return "", netip.Addr{},
@@ -105,6 +109,8 @@ func (p *Policy) checkName(name string) error {
 	}
 	last := labels[len(labels)-1]
 	switch {
+	case p.refused.name(name):
+		return fault(CodeHost, "the operator of this service refuses callbacks to %s", name)
 	case looksNumeric(last):
 		return fault(CodeHost, "the host ends in a number, which some programs read as an address; "+
 			"write a name, or four decimal numbers from 0 to 255 without leading zeros")

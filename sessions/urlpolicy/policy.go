@@ -21,6 +21,8 @@ type Policy struct {
 	guard *ssrf.Guardian
 	allow []netip.Prefix // wins over every refusal of an address, not over ports
 	ports []uint16       // empty: every port
+
+	refused refusals // by the operator; they win over allow
 }
 
 // NewPolicy returns the policy "public addresses only". allowCIDRs are the non-public addresses that may be
@@ -90,6 +92,8 @@ func (p *Policy) checkIP(ip netip.Addr) error {
 		// The system would connect to the embedded address, and an IPv6 entry of the allow-list must not
 		// decide about that.
 		return fmt.Errorf("%w: %s is %s; write %s", ErrRefusedAddress, ip, kindOf(ip), ip.Unmap())
+	case p.refused.address(ip):
+		return fmt.Errorf("%w: %s is one that the operator refuses", ErrRefusedAddress, ip)
 	case p.allows(ip):
 		return nil
 	case isISATAP(ip), p.guard.SafeAddr(ip) != nil:

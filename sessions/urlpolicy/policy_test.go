@@ -134,3 +134,51 @@ func last(p netip.Prefix) netip.Addr {
 	ip, _ := netip.AddrFromSlice(b)
 	return ip
 }
+
+// What an operator refuses is refused as an address and as a name, whatever else is allowed, and nothing else
+// is.
+func TestRefusals(t *testing.T) {
+	policy := urlpolicy.NewPolicy([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, nil)
+	for _, entry := range []string{
+		"8.8.0.0/16", "10.1.0.0/16", "::ffff:9.9.9.9", "2001:4860::/32", "Bot.Example.com.",
+		" *.example.net ",
+	} {
+		var err error
+		if policy, err = policy.Refusing(entry); err != nil {
+			t.Fatalf("%q: %v", entry, err)
+		}
+	}
+	for host, code := range map[string]string{
+		"8.8.8.8": urlpolicy.CodeAddress, "10.1.2.3": urlpolicy.CodeAddress,
+		"9.9.9.9": urlpolicy.CodeAddress, "[2001:4860::1]": urlpolicy.CodeAddress,
+		"bot.example.com": urlpolicy.CodeHost, "BOT.example.com.": urlpolicy.CodeHost,
+		"a.example.net": urlpolicy.CodeHost, "a.b.example.net": urlpolicy.CodeHost,
+		"10.2.2.3": "", "9.9.9.8": "", "1.1.1.1": "", "example.net": "", "xexample.net": "",
+		"example.com": "", "my.bot.example.com": "", "bot.example.com.evil.example": "",
+	} {
+		_, err := policy.Parse("https://" + host + "/verified")
+		fault, _ := errors.AsType[*urlpolicy.Fault](err)
+		switch {
+		case code == "" && err != nil:
+			t.Errorf("%s: %v", host, err)
+		case code != "" && (fault == nil || fault.Code != code ||
+			!strings.Contains(fault.Detail, "the operator of this service refuses")):
+			t.Errorf("%s: %v, want %s", host, err, code)
+		}
+	}
+	for address, ok := range map[string]bool{
+		"8.8.8.8:443": false, "10.1.2.3:443": false, "10.2.2.3:443": true,
+	} {
+		err := policy.Control("tcp4", address, nil)
+		if (err == nil) != ok || !ok && !errors.Is(err, urlpolicy.ErrRefusedAddress) {
+			t.Errorf("dialled after DNS, %s: %v", address, err)
+		}
+	}
+	for _, entry := range []string{
+		"", "*", "*.", "10.0.0.0/33", "::ffff:9.9.9.0/120", "a b", "fe80::1%eth0", "https://x.example", "-",
+	} {
+		if _, err := policy.Refusing(entry); err == nil {
+			t.Errorf("%q is taken", entry)
+		}
+	}
+}

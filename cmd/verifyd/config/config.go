@@ -5,7 +5,9 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -217,6 +219,15 @@ func (s Settings) callbackConfig(c *Config, f *Faults) {
 		}
 	}
 	c.CallbackPolicy = urlpolicy.NewPolicy(prefixes(f, "callback-allow-cidrs", s.CallbackAllowCIDRs), ports)
+	for _, entry := range s.CallbackRefuse {
+		refusing, err := c.CallbackPolicy.Refusing(entry)
+		if err != nil {
+			f.Add("callback-refuse", fmt.Sprintf("%q is %s", entry, err),
+				"for example 203.0.113.0/24, 192.0.2.7, bot.example.com or *.example.net")
+			continue
+		}
+		c.CallbackPolicy = refusing
+	}
 	if s.CallbackProxy != "" {
 		var err error
 		if c.CallbackProxy, err = callback.ParseProxy(s.CallbackProxy); err != nil {
@@ -288,4 +299,15 @@ func (c Config) CallbackClient(timeout time.Duration) *callback.Client {
 		VerifyReceiver: c.Met.VerifyReceiver(), VerifyProxy: c.Met.Verify("egress proxy"),
 		UserAgent: "verifyd/" + version.Text(), Proxy: c.CallbackProxy,
 	})
+}
+
+// OwnNames returns the names by which users know the service itself: its identity networks, and its host.
+func (c Config) OwnNames() (names []string) {
+	for _, n := range c.Networks {
+		names = append(names, n.NetworkID(), n.Name)
+	}
+	if base, err := url.Parse(c.BaseURL); err == nil {
+		names = append(names, base.Hostname())
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
 }

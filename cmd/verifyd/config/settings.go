@@ -72,6 +72,7 @@ type NetworkSettings struct {
 type callbackSettings struct {
 	CallbackCAFile      string        `name:"callback-ca-file" help:"Extra PEM roots for the certificates of receivers and of the egress proxy."`
 	CallbackAllowCIDRs  []string      `name:"callback-allow-cidrs" sep:"," help:"Non-public addresses that the dispatcher may reach."`
+	CallbackRefuse      []string      `name:"callback-refuse" sep:"," help:"Networks and hosts that no callback may reach, such as 203.0.113.0/24,bot.example.com,*.example.net."`
 	CallbackAllowPorts  string        `default:"*" help:"Ports that a callback_url may name: * or a list such as 443,8443."`
 	CallbackProxy       string        `help:"Egress proxy that callbacks go through: http://[user:password@]host:port, or https."`
 	CallbackConnections int           `default:"64" help:"Maximum number of concurrent callbacks from this process to one receiver host, 1 to 1,024."`
