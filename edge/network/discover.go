@@ -49,8 +49,11 @@ type discovery struct {
 type provider struct {
 	oauth          oauth2.Config
 	userInfo       string
-	issuerRequired bool // its returns always carry iss (RFC 9207 §3)
-	publicOnly     bool // the addresses in its metadata must be public
+	issuerRequired bool   // its returns always carry iss (RFC 9207 §3)
+	publicOnly     bool   // the addresses in its metadata must be public
+	pushAt         string // where requests are pushed to (RFC 9126); empty: they go by the browser
+	pushOnly       bool   // it accepts no others
+	pushRefused    atomic.Bool
 	keysAt         string
 	keys           oidc.KeySet // nil for oauth2
 	cache          *keyCache   // what keys fetches through
@@ -139,7 +142,7 @@ var asymmetric = []string{
 }
 
 // metadata are the members of the provider's metadata that go-oidc keeps to itself (OpenID Connect Discovery
-// 1.0 §3, RFC 9207 §3).
+// 1.0 §3, RFC 9207 §3, RFC 9126 §5).
 type metadata struct {
 	Issuer         string   `json:"issuer"`
 	Keys           string   `json:"jwks_uri"`
@@ -147,6 +150,8 @@ type metadata struct {
 	Algorithms     []string `json:"id_token_signing_alg_values_supported"`
 	AuthMethods    []string `json:"token_endpoint_auth_methods_supported"`
 	IssuerRequired bool     `json:"authorization_response_iss_parameter_supported"`
+	PushAt         string   `json:"pushed_authorization_request_endpoint"`
+	PushOnly       bool     `json:"require_pushed_authorization_requests"`
 }
 
 func (d *discovery) fetchMetadata(ctx context.Context) (*provider, *Error) {
@@ -202,6 +207,7 @@ func (d *discovery) checkMetadata(found *oidc.Provider, m metadata, publicOnly b
 		{"token_endpoint", e.TokenURL, true},
 		{"jwks_uri", m.Keys, true},
 		{"userinfo_endpoint", m.UserInfo, false},
+		{"pushed_authorization_request_endpoint", m.PushAt, false},
 	} {
 		if endpoint.value == "" && !endpoint.required {
 			continue
@@ -228,6 +234,8 @@ func (d *discovery) checkMetadata(found *oidc.Provider, m metadata, publicOnly b
 		issuerRequired: m.IssuerRequired,
 		keysAt:         m.Keys,
 		publicOnly:     publicOnly,
+		pushAt:         m.PushAt,
+		pushOnly:       m.PushOnly,
 		keys:           keys,
 		cache:          cache,
 		algorithms:     algorithms,

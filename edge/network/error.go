@@ -67,6 +67,11 @@ func Passing(class string) bool {
 	}
 }
 
+// final reports whether a repeat would fail alike: the provider has answered, and not that it is busy or ill.
+func (t *Error) final() bool {
+	return !Passing(t.Class) || t.status/100 == 4 && t.status != http.StatusTooManyRequests
+}
+
 // Error is an attempt that ended without a verdict: the page explains and offers another try. Its text is for
 // logs: bounded, without code, token, secret or URL query. It wraps nothing, since the errors beneath quote
 // URLs and bodies.

@@ -180,8 +180,8 @@ func notKeys(body []byte) error {
 }
 
 // Doubts fetches what the provider publishes, and returns what is odd about it, a line each: keys that cannot
-// be used, in spite of which others sign, and a way of authentication that the provider does not offer. The
-// error is an *Error.
+// be used, in spite of which others sign, a way of authentication that the provider does not offer, and
+// pushed requests that it offers and refuses. The error is an *Error.
 func (n *Network) Doubts(ctx context.Context) (doubts []string, err error) {
 	p, err := n.provider(ctx)
 	if err != nil || p.cache == nil {
@@ -189,6 +189,11 @@ func (n *Network) Doubts(ctx context.Context) (doubts []string, err error) {
 	}
 	if p.authDoubt != "" {
 		doubts = append(doubts, p.authDoubt)
+	}
+	if p.pushAt != "" {
+		if _, err := push(ctx, n, p, n.request(p, NewAttempt())); err != nil {
+			doubts = append(doubts, "it offers pushed authorization requests, and accepts none: "+err.Error())
+		}
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.keysAt, nil)
 	if err != nil {

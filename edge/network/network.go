@@ -6,13 +6,16 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-json-experiment/json"
 	"golang.org/x/oauth2"
 
 	"verifyd/edge/network/netsettings"
@@ -75,6 +78,7 @@ type Network struct {
 	namespace   string
 	issued      func() time.Time
 	within      time.Duration // for a Redeem as a whole
+	pushed      atomic.Bool   // the provider has accepted a pushed request
 }
 
 // New checks the settings and returns the network. It does not contact the provider: a provider that is down
@@ -211,7 +215,10 @@ func (n *Network) Discover(ctx context.Context) error {
 
 // AuthURL is the URL that the browser is sent to: the authorization request of the attempt, with state, nonce
 // (oidc), S256 code challenge, scope and prompt (RFC 6749 §4.1.1, RFC 7636 §4.3, OpenID Connect Core 1.0
-// §3.1.2.1). The error is an *Error if the provider's metadata cannot be fetched.
+// §3.1.2.1). A provider whose metadata offer it gets the request from here, and the URL only names it (RFC
+// 9126). One that refuses that, and has never accepted it, gets the request by the browser, until its
+// metadata are fetched again, unless these say that it must not. The error is an *Error if the provider's
+// metadata cannot be fetched, or the request cannot be pushed.
 func (n *Network) AuthURL(ctx context.Context, a Attempt) (string, error) {
 	if !a.whole() {
 		return "", n.newError(StageAuthorization, ClassState,
@@ -224,6 +231,24 @@ func (n *Network) AuthURL(ctx context.Context, a Attempt) (string, error) {
 	if n.protocol == netsettings.ProtocolOpenID2 {
 		return n.openID.url(p, a), nil
 	}
+	request := n.request(p, a)
+	if p.pushAt == "" || p.pushRefused.Load() {
+		return request, nil
+	}
+	pushed, err := push(ctx, n, p, request)
+	t, ok := errors.AsType[*Error](err)
+	switch {
+	case err == nil:
+		n.pushed.Store(true)
+	case ok && t.final() && !p.pushOnly && !n.pushed.Load(): // Doubts reports it
+		p.pushRefused.Store(true)
+		return request, nil
+	}
+	return pushed, err
+}
+
+// request is the authorization request of an attempt, as the address that a browser may take to the provider.
+func (n *Network) request(p *provider, a Attempt) string {
 	// PKCE goes to plain OAuth 2 providers too: those that do not know it ignore it (RFC 9700 §2.1.1).
 	params := []oauth2.AuthCodeOption{oauth2.S256ChallengeOption(a.Verifier)}
 	if n.protocol == netsettings.KindOIDC {
@@ -235,5 +260,55 @@ func (n *Network) AuthURL(ctx context.Context, a Attempt) (string, error) {
 	if n.settings.Prompt != "" {
 		params = append(params, oauth2.SetAuthURLParam("prompt", n.settings.Prompt))
 	}
-	return p.oauth.AuthCodeURL(a.State, params...), nil
+	return p.oauth.AuthCodeURL(a.State, params...)
+}
+
+// push hands an authorization request to the provider, and returns the address that only names it (RFC 9126).
+// Nobody who is handed that address can alter the request, its state among it. The error is an *Error.
+func push(ctx context.Context, n *Network, p *provider, request string) (string, error) {
+	at, err := url.Parse(request)
+	if err != nil {
+		return "", n.newError(StageAuthorization, ClassMalformed, "authorization_endpoint is no address")
+	}
+	form := at.Query()
+	if p.oauth.Endpoint.AuthStyle == oauth2.AuthStyleInParams {
+		form.Set("client_secret", p.oauth.ClientSecret)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.pushAt, strings.NewReader(form.Encode()))
+	if err != nil {
+		return "", n.newError(StageAuthorization, ClassMalformed,
+			"pushed_authorization_request_endpoint is no address")
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	if p.oauth.Endpoint.AuthStyle == oauth2.AuthStyleInHeader { // each escaped as in a form, RFC 6749 §2.3.1
+		req.SetBasicAuth(url.QueryEscape(p.oauth.ClientID), url.QueryEscape(p.oauth.ClientSecret))
+	}
+	resp, err := n.client(p.publicOnly).Do(req)
+	if err != nil {
+		return "", n.fetchError(StageAuthorization, err, ClassReset, "no answer")
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body) // bounded by the transport
+	if err != nil {
+		return "", n.newError(StageAuthorization, ClassReset, "no whole answer")
+	}
+	var answer struct {
+		URI   string `json:"request_uri"`
+		Error string `json:"error"`
+	}
+	readable := json.Unmarshal(body, &answer) == nil
+	switch {
+	case readable && answer.Error != "":
+		return "", n.refused(StageAuthorization, answer.Error)
+	case resp.StatusCode/100 != 2:
+		return "", n.badStatus(StageAuthorization, resp.StatusCode)
+	case !readable || answer.URI == "":
+		return "", n.newError(StageAuthorization, ClassMalformed, "no JSON object with a request_uri")
+	}
+	mark := "?"
+	if strings.Contains(p.oauth.Endpoint.AuthURL, "?") {
+		mark = "&"
+	}
+	named := url.Values{"client_id": {p.oauth.ClientID}, "request_uri": {answer.URI}}
+	return p.oauth.Endpoint.AuthURL + mark + named.Encode(), nil
 }

@@ -121,9 +121,9 @@ func (d *boundedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	return resp, nil
 }
 
-// tokenAnswer reduces the answer of a token endpoint to the members that are used, and names it JSON if it is
-// (RFC 6749 §5.1): x/oauth2 refuses the whole answer for a member of another type, and reads it as a form
-// unless its type is application/json. Any other answer stays as it is.
+// tokenAnswer reduces the answer to a POST, as of a token endpoint, to the members that are used, and names
+// it JSON if it is (RFC 6749 §5.1): x/oauth2 refuses the whole answer for a member of another type, and reads
+// it as a form unless its type is application/json. Any other answer stays as it is.
 func tokenAnswer(h http.Header, body []byte) []byte {
 	var all map[string]jsontext.Value
 	if json.Unmarshal(body, &all) != nil || all == nil {
@@ -132,6 +132,7 @@ func tokenAnswer(h http.Header, body []byte) []byte {
 	used := map[string]jsontext.Value{}
 	for _, name := range []string{
 		"access_token", "token_type", "id_token", "error", "error_description", "error_uri", "message",
+		"request_uri",
 	} {
 		if v, ok := all[name]; ok && v.Kind() == '"' {
 			used[name] = v
