@@ -55,6 +55,16 @@ func (a Account) Admit(m Member) ([]Member, error) {
 	return append(a.Members, m), nil
 }
 
+// Owner identifies whose the account is, so that what one person's accounts use counts together: the owner
+// who has been a member for longest. An account without one, as operators make it, is its own.
+func (a Account) Owner() string {
+	i := slices.IndexFunc(a.Members, func(m Member) bool { return m.Role == access.RoleOwner })
+	if i < 0 {
+		return a.ID
+	}
+	return a.Members[i].Identity().Person()
+}
+
 // Full reports whether nobody else can become a member or be invited.
 func (a Account) Full() bool { return len(a.Members)+len(a.Invites) >= maxPeople }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -82,7 +83,7 @@ func (g *guard) identify(r *http.Request) (account.Principal, *problem.Problem) 
 				"here (VERIFYD_TEST_KEYS); use a live key.",
 		}
 	}
-	event.Account, event.Key = who.Account.ID, who.Key.ID
+	event.Account, event.Key, event.Owner = who.Account.ID, who.Key.ID, who.Account.Owner()
 	if g.Uses != nil {
 		g.Uses.RecordUse(who.Key.ID, g.Now())
 	}
@@ -165,7 +166,35 @@ func (g *guard) wait(ctx context.Context) (_ context.Context, done func(), p *pr
 // begin is Store.Begin. The time that a request has waited for its key is a part of its whole wait, which
 // ends before its client gives up.
 func (g *guard) begin(ctx context.Context) (_ context.Context, done func(), err error) {
-	return g.Store.Begin(ctx, web.EventFrom(ctx).WaitedForKey)
+	event := web.EventFrom(ctx)
+	return g.Store.Begin(ctx, limit.Request{
+		Of: owner(event), Must: event.Owner != "" && slices.Contains(must, event.Name),
+		Waited: event.WaitedForKey,
+	})
+}
+
+// The names of the routes that change something.
+const (
+	nameInit    = "init"
+	nameCancel  = "cancel"
+	nameConfirm = "confirm"
+	nameResend  = "resend"
+)
+
+// must are the routes whose requests wait for the store where others no longer do.
+var must = []string{nameInit, nameCancel, nameConfirm, nameResend}
+
+// owner is whose request it is, as far as that is known: the account's owner, or the address's.
+func owner(event *web.RequestEvent) string {
+	if event.Owner == "" {
+		return limit.SiteOf(event.ClientIP)
+	}
+	return event.Owner
+}
+
+// ownerShare is the part of the places that the accounts of one owner may hold: a quarter.
+func ownerShare(ctx context.Context, places int) limit.Share {
+	return limit.Share{Of: owner(web.EventFrom(ctx)), Max: max(places/4, 1)}
 }
 
 func storeProblem(err error) *problem.Problem { return request.StoreProblem(err) }

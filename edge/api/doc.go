@@ -40,7 +40,7 @@
 //     noted on the timeline. The return from an identity network is a GET by OAuth 2 (RFC 6749 §4.1.2).
 //  7. A request that waits for a change holds a connection and one of MaxWaiting slots, and nothing of the
 //     store. When the server is told to stop, it answers.
-//  8. A list of sessions reads much of the store: few run at once, and fewer for one account.
+//  8. A list of sessions reads much of the store: few run at once, and fewer for one owner of accounts.
 //  9. No other request occupies the server for long or makes its memory grow: headers, bodies, connections
 //     and every wait are bounded. POST /listen lasts as long as its listener does; their number is bounded,
 //     and they end when the server drains.

@@ -151,14 +151,14 @@ func (s *service) breaksOff(t *testing.T) {
 	t.Error("the repeat was told for too long that the first goes on")
 }
 
-// The maximum number of requests waits for a store that is down. The next one is refused at once, requests
-// that need no store are answered, a client that disconnects frees its slot, and the waiting ones take
-// bounded memory.
+// As many requests of one owner as may wait for a store that is down. The next one is refused at once, that
+// of another waits, requests that need no store are answered, a client that disconnects frees its slot, and
+// the waiting ones take bounded memory.
 func TestPlacesOfThoseWhoWait(t *testing.T) {
 	_, conn, stop := natstest.StartServer(t, embedded.Options{DataDir: t.TempDir()})
-	const most = limit.DefaultWaiting
+	const most = limit.DefaultWaiting / 2
 	// they wait until they leave
-	s := newServiceOn(t, conn, func(c *Config) { c.Store = limit.NewWaiting(2*natstest.TestTimeout, most) },
+	s := newServiceOn(t, conn, func(c *Config) { c.Store = limit.NewWaiting(2*natstest.TestTimeout, 2*most) },
 		func(c *web.ServerConfig) { c.WriteTimeout = 2 * natstest.TestTimeout })
 	stop()
 	ctx, leave := context.WithCancel(t.Context())
@@ -185,6 +185,13 @@ func TestPlacesOfThoseWhoWait(t *testing.T) {
 	if n := s.waiting(t); n != most {
 		t.Errorf("%d of %d still wait after one more was to be refused at once", n, most)
 	}
+	crowd.Go(func() {
+		a, err := s.sends(ctx, http.MethodPost, pathInit, goodBody, "Authorization", "Bearer "+otherKey)
+		if err == nil {
+			t.Errorf("the start of another account: %d %s", a.status, a.body)
+		}
+	})
+	natstest.Await(t, "another's start waits, too", func() bool { return s.waiting(t) == most+1 })
 	for path, want := range map[string]int{pathOpenAPI: http.StatusOK, pathIcon: http.StatusOK} {
 		if a := s.do(t, http.MethodGet, path, ""); a.status != want {
 			t.Errorf("%s: %d while others wait", path, a.status)

@@ -80,7 +80,7 @@ func (a listings) answer(w http.ResponseWriter, r *http.Request) {
 
 // inSlot reads one page in a slot, which is free again before the answer is written: its client may be slow.
 func (a listings) inSlot(ctx context.Context, q lists.Query) (lists.Page, *problem.Problem) {
-	release, err := a.listing.Acquire(accountShare(q.Account, a.MaxListing))
+	release, err := a.listing.Acquire(ownerShare(ctx, a.MaxListing))
 	if err != nil {
 		return lists.Page{}, noListing(err)
 	}
@@ -106,7 +106,7 @@ func (a listings) list(ctx context.Context, q lists.Query) (lists.Page, error) {
 func (a listings) exportSessions(w http.ResponseWriter, r *http.Request, q lists.Query, f export.Format) {
 	var ended *problem.Problem
 	err := a.exports.Write(w, r, export.Export{
-		Format: f, Query: q, List: a.list, Of: []string{q.Account},
+		Format: f, Query: q, List: a.list, Of: []string{owner(web.EventFrom(r.Context()))},
 		May: func() error {
 			if _, ended = a.authorize(r); ended != nil {
 				return errKeyEnded
@@ -137,8 +137,8 @@ func listProblem(err error) *problem.Problem {
 func noListing(err error) *problem.Problem {
 	if _, ok := errors.AsType[*limit.ShareError](err); ok {
 		return &problem.Problem{
-			Code: problem.CodeTooManyLists, Detail: "This account makes too many lists at once; send " +
-				"list requests one at a time.", RetryAfter: retryListing,
+			Code: problem.CodeTooManyLists, Detail: "This account, with others of its owner, makes too " +
+				"many lists at once; send list requests one at a time.", RetryAfter: retryListing,
 		}
 	}
 	return &problem.Problem{

@@ -24,7 +24,7 @@ const (
 	// listenWrite bounds the write of one line into the connection.
 	listenWrite = 10 * time.Second
 	// maxListeners bounds the listeners at one edge, listenersOfKey those of one key, and listenersOfAccount
-	// those of one account, so that no account's keys keep others out.
+	// those of one owner's accounts, so that no keys keep others out.
 	maxListeners       = 500
 	listenersOfKey     = 5
 	listenersOfAccount = 50
@@ -58,7 +58,7 @@ type listenAnswer struct {
 // acquireListener takes a place for a listener; if there is none, it returns why.
 func acquireListener(places *limit.Places, who account.Principal) (release func(), full *problem.Problem) {
 	key := limit.Share{Of: who.Key.ID, Max: listenersOfKey}
-	tenant := limit.Share{Of: who.Account.ID, Max: listenersOfAccount}
+	tenant := limit.Share{Of: who.Account.Owner(), Max: listenersOfAccount}
 	release, err := places.Acquire(key, tenant)
 	if err == nil {
 		return release, nil
@@ -68,7 +68,8 @@ func acquireListener(places *limit.Places, who account.Principal) (release func(
 	case ok && share.Share == key:
 		detail = fmt.Sprintf("At most %d can listen with one key.", listenersOfKey)
 	case ok:
-		detail = fmt.Sprintf("At most %d can listen with the keys of one account.", listenersOfAccount)
+		detail = fmt.Sprintf("At most %d can listen with the keys of one owner's accounts.",
+			listenersOfAccount)
 	}
 	return nil,
 		&problem.Problem{Code: problem.CodeTooManyListeners, Detail: detail, RetryAfter: retryListeners}

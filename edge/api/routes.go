@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"strings"
 
 	"verifyd/edge/apidoc"
 	"verifyd/edge/export"
@@ -52,15 +53,16 @@ func New(c Config) (http.Handler, error) {
 		listening: limit.NewPlaces(maxListeners), exports: export.NewAnswers(),
 	}
 	return web.New(web.Config{
-		Prefix: prefix, Routes: a.routes(), Nowhere: c.Nowhere, TrustedProxies: c.TrustedProxies,
-		Metrics: c.Metrics, Tracer: c.Tracer, Log: c.Log, Answered: starts.count,
+		Prefix: prefix, HTTPS: strings.HasPrefix(base, "https:"), Routes: a.routes(), Nowhere: c.Nowhere,
+		TrustedProxies: c.TrustedProxies,
+		Metrics:        c.Metrics, Tracer: c.Tracer, Log: c.Log, Answered: starts.count,
 	})
 }
 
 // routes is the route table.
 func (a *api) routes() []web.Route {
 	return append([]web.Route{
-		{Method: http.MethodPost, Path: pathInit, Name: "init", Handler: http.HandlerFunc(a.init)},
+		{Method: http.MethodPost, Path: pathInit, Name: nameInit, Handler: http.HandlerFunc(a.init)},
 		{Method: http.MethodGet, Path: pathUsage, Name: "usage", Handler: http.HandlerFunc(a.readUsage)},
 		{Method: http.MethodGet, Path: pathSigning, Name: "signing_keys",
 			Handler: http.HandlerFunc(a.readSigningKeys)},
@@ -68,11 +70,11 @@ func (a *api) routes() []web.Route {
 			Handler: http.HandlerFunc(listings{a}.answer)},
 		{Method: http.MethodGet, Path: pathSession, Name: "session",
 			Handler: http.HandlerFunc(a.readSession)},
-		{Method: http.MethodPost, Path: pathCancel, Name: "cancel",
+		{Method: http.MethodPost, Path: pathCancel, Name: nameCancel,
 			Handler: http.HandlerFunc(a.cancelSession)},
-		{Method: http.MethodPost, Path: pathResend, Name: "resend",
+		{Method: http.MethodPost, Path: pathResend, Name: nameResend,
 			Handler: http.HandlerFunc(a.resendSession)},
-		{Method: http.MethodPost, Path: pathConfirm, Name: "confirm",
+		{Method: http.MethodPost, Path: pathConfirm, Name: nameConfirm,
 			Handler: http.HandlerFunc(confirmations{a}.answer)},
 		{Method: http.MethodPost, Path: pathListen, Name: "listen", Handler: http.HandlerFunc(a.listen)},
 		{Method: http.MethodPost, Path: pathListens, Name: "listen_answer",

@@ -69,7 +69,8 @@ func TestRoutesBelowAPrefix(t *testing.T) {
 		if a.status == http.StatusNotFound {
 			wantProblem(t, a, problem.CodeNotFound)
 		}
-		if a.header.Get("Location") != "" || a.header.Get(web.HeaderRequestID) == "" {
+		if a.header.Get("Location") != "" || a.header.Get(web.HeaderRequestID) == "" ||
+			a.header.Get("Strict-Transport-Security") == "" {
 			t.Errorf("%s %s: headers %v", row.method, row.path, a.header)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"verifyd/edge/limit"
 	"verifyd/edge/problem"
 	"verifyd/edge/problem/fault"
 	"verifyd/edge/request"
@@ -63,7 +62,7 @@ func (a *api) await(w http.ResponseWriter, r *http.Request, first facts.View,
 	if settled(first) {
 		return first, nil
 	}
-	release, full := a.waiting.Acquire(accountShare(first.Account, a.MaxWaiting))
+	release, full := a.waiting.Acquire(ownerShare(r.Context(), a.MaxWaiting))
 	if full != nil {
 		return first, &problem.Problem{
 			Code:       problem.CodeTooManyWaiting,
@@ -140,9 +139,4 @@ func settled(v facts.View) bool {
 	default:
 		return v.State != sessions.Pending
 	}
-}
-
-// accountShare is the part of the places that one account may hold: a quarter.
-func accountShare(id string, places int) limit.Share {
-	return limit.Share{Of: id, Max: max(places/4, 1)}
 }

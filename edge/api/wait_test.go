@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/edge/account"
+	"verifyd/edge/account/access"
 	"verifyd/edge/limit"
 	"verifyd/edge/problem"
 	"verifyd/edge/web"
@@ -160,6 +161,34 @@ func TestWaitingIsBounded(t *testing.T) {
 	wantStates(t, <-two, sessions.Canceled, facts.DeliveryNone)
 	// their slots are free again
 	wantStates(t, <-w.wait(t, w.start(t).Session, "1"), sessions.Pending, facts.DeliveryNone)
+}
+
+// What the accounts of one owner use counts together: with each account they would have another share.
+func TestAccountsOfOneOwnerShareTheirPlaces(t *testing.T) {
+	t.Parallel()
+	const twinKey = "vfy_twin-MARKERKEY"
+	w := newWaiter(t, func(c *Config) {
+		keys := newKeyring()
+		for key, id := range map[string]string{acmeKey: acme.ID, twinKey: "acc_twin"} {
+			who := keys[acmeKey]
+			who.Key.ID, who.Key.Account, who.Account.ID = "key_of_"+id, id, id
+			who.Account.Members = []account.Member{
+				{Network: "net", Subject: "vera", Role: access.RoleViewer},
+				{Network: "net", Subject: "ada", Role: access.RoleOwner},
+			}
+			keys[key] = who
+		}
+		c.Keys, c.MaxWaiting = keys, 8 // two for one owner
+	})
+	token := w.start(t).Session
+	one, two := w.wait(t, token, "60"), w.wait(t, token, "60")
+	twins := w.startAs(t, twinKey, "u-2")
+	wantProblem(t, w.get(t, twins+"?wait=60", twinKey), problem.CodeTooManyWaiting)
+	others := w.startAs(t, otherKey, "u-2")
+	wantStates(t, w.get(t, others+"?wait=1", otherKey), sessions.Pending, facts.DeliveryNone)
+	w.cancel(t, token, acmeKey)
+	wantStates(t, <-one, sessions.Canceled, facts.DeliveryNone)
+	wantStates(t, <-two, sessions.Canceled, facts.DeliveryNone)
 }
 
 func TestBadWaits(t *testing.T) {

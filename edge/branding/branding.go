@@ -45,11 +45,11 @@ func Picture(account string, b branding.Branding) string {
 }
 
 // Routes returns the route table.
-func Routes(https bool, of Lookup) []web.Route {
+func Routes(of Lookup) []web.Route {
 	return []web.Route{
-		{Method: http.MethodGet, Path: pathColours, Name: "branding_colours", Handler: page.Guard(https,
+		{Method: http.MethodGet, Path: pathColours, Name: "branding_colours", Handler: page.Guard(
 			colours)},
-		{Method: http.MethodGet, Path: pathLogo, Name: "branding_logo", Handler: page.Guard(https,
+		{Method: http.MethodGet, Path: pathLogo, Name: "branding_logo", Handler: page.Guard(
 			func(w http.ResponseWriter, r *http.Request) { logo(w, r, of) })},
 	}
 }

@@ -138,7 +138,10 @@ func TestLooks(t *testing.T) {
 		Want(t, http.StatusUnprocessableEntity, "the file is not a PNG, JPEG or WebP picture")
 	save(bytes.Repeat([]byte{0}, 2<<20)).
 		Want(t, http.StatusUnprocessableEntity, "the file has 2097152 bytes; at most 1048576 are allowed")
-	save(bytes.Repeat([]byte{0}, 5<<20)).Want(t, http.StatusRequestEntityTooLarge)
+	save(bytes.Repeat([]byte{0}, 5<<20)).Want(t, http.StatusRequestEntityTooLarge,
+		"That file is too large", "It may have 2112 KiB at most")
+	b.post("/dashboard/settings/name", "account", a.ID, "name", strings.Repeat("n", 20<<10)).
+		Want(t, http.StatusRequestEntityTooLarge, "That form is too large", "It may have 16 KiB at most")
 	page := b.Follow(save(file.Bytes(), "button", "#ffd500", "button_own", "yes", "accent", "#7A4100",
 		"accent_own",
 		"yes", "accent_dark", "#ffd500", "accent_dark_own", "yes"))

@@ -66,7 +66,7 @@ type Config struct {
 	Key       secretbox.Key        // the master key: seals attempts to log in, derives accounts' key pairs
 	Notices   *notice.Store        // the notices to accounts
 	Addresses *urlpolicy.Policy    // which addresses notices may be posted to
-	StoreWait time.Duration        // how long a page waits for the store; 0: limit.DefaultStoreWait
+	Store     *limit.Waiting       // how pages wait for the store; as by limit's defaults when nil
 	Log       zerolog.Logger
 	Now       func() time.Time // time.Now when nil
 }
@@ -81,7 +81,7 @@ func New(c Config) (*Handler, error) {
 	}
 	s, err := site.New(site.Config{
 		BaseURL: c.BaseURL, Networks: c.Networks, SignIn: c.SignIn, Accounts: c.Accounts,
-		Members: c.Directory, Logins: c.Logins, Notices: c.Notices, StoreWait: c.StoreWait, Log: c.Log,
+		Members: c.Directory, Logins: c.Logins, Notices: c.Notices, Store: c.Store, Log: c.Log,
 		Now: c.Now,
 		Parts: []site.Part{
 			login.Part(), integrator.Part(), callbacks.Part(), signinpage.Part(), notices.Part(),

@@ -84,7 +84,7 @@ func TestChangesHaveARate(t *testing.T) {
 	a := r.account("Harbor Guild")
 	b := r.as("olga")
 	changes := []func() answer{
-		func() answer { return b.post("/dashboard/keys/none/revoke", "account", a.ID) },
+		func() answer { return b.post("/dashboard/keys/none/roll", "account", a.ID) },
 		func() answer { return b.post("/dashboard/invite", "token", "none") },
 		func() answer { return b.post("/dashboard/account", "to", a.ID) },
 	}
@@ -98,6 +98,14 @@ func TestChangesHaveARate(t *testing.T) {
 		refused.Want(t, http.StatusTooManyRequests, "Many changes at once")
 		if wait := refused.Header.Get("Retry-After"); wait != "1" {
 			t.Errorf("Retry-After: %q", wait)
+		}
+	}
+	for _, path := range []string{
+		"/dashboard/keys/none/revoke", "/dashboard/members/withdraw", "/dashboard/members/remove",
+		"/dashboard/signing/end", "/dashboard/settings/delete",
+	} {
+		if got := b.post(path, "account", a.ID); got.Status == http.StatusTooManyRequests {
+			t.Errorf("%s, which takes a right away, is refused, too", path)
 		}
 	}
 	r.clock.advance(time.Second)

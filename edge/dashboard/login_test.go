@@ -14,6 +14,8 @@ import (
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/grant"
 	"verifyd/edge/dashboard/logins"
+	"verifyd/edge/limit"
+	"verifyd/edge/network"
 	"verifyd/natsconf/natstest"
 )
 
@@ -114,8 +116,30 @@ func TestLoginEndsByItself(t *testing.T) {
 	r := newRig(t, setup{})
 	r.account("Harbor Guild")
 	b := r.as("olga")
-	r.clock.advance(logins.Lifetime - time.Minute)
+	for range logins.Lifetime/time.Hour - 1 { // in use all the time
+		r.clock.advance(time.Hour)
+		b.Get("/dashboard/keys").Want(t, http.StatusOK)
+	}
+	r.clock.advance(time.Hour - time.Minute)
 	b.Get("/dashboard/keys").Want(t, http.StatusOK)
+	r.clock.advance(time.Minute)
+	b.Get("/dashboard/keys").Want(t, http.StatusSeeOther)
+}
+
+// A login that nobody uses ends long before, though a page is open that keeps itself up to date.
+func TestIdleLoginEnds(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	r.account("Harbor Guild")
+	b := r.as("olga")
+	r.clock.advance(logins.Idle - time.Minute)
+	b.Get("/dashboard/keys").Want(t, http.StatusOK)
+	r.clock.advance(logins.Idle - time.Minute)
+	b.Get("/dashboard/keys").Want(t, http.StatusOK)
+	r.clock.advance(logins.Idle - time.Minute)
+	live := b.Request(http.MethodGet, "/dashboard/keys", "")
+	live.Header.Set("Sec-Fetch-Dest", "empty")
+	b.Do(live).Want(t, http.StatusOK)
 	r.clock.advance(time.Minute)
 	b.Get("/dashboard/keys").Want(t, http.StatusSeeOther)
 }
@@ -153,6 +177,22 @@ func TestReturnsWithoutALogin(t *testing.T) {
 		other.Get(back).Want(t, http.StatusBadRequest, "We lost track of your login")
 		refused(t, other)
 		b.To(b.Get(back)) // of an address that another browser came back with
+		refused(t, b)
+	})
+	t.Run("another browser, whose address had another state", func(t *testing.T) {
+		b := r.browser()
+		back := b.back("olga", "")
+		at, err := url.Parse(back)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := at.Query()
+		q.Set("state", network.NewAttempt().State)
+		at.RawQuery = q.Encode()
+		other := r.browser()
+		other.Get(at.String()).Want(t, http.StatusBadRequest, "We lost track of your login",
+			"Never give anyone the address of this page")
+		b.Follow(b.Get(back)).Want(t, http.StatusOK, "The login did not finish")
 		refused(t, b)
 	})
 	t.Run("a second time", func(t *testing.T) {
@@ -453,10 +493,10 @@ func TestSwitchOfAccounts(t *testing.T) {
 // which may wait for minutes and has begun before, still waits then.
 func TestStoreAway(t *testing.T) {
 	t.Parallel()
-	patient := newRig(t, setup{storeWait: 2 * natstest.TestTimeout})
+	patient := newRig(t, setup{store: limit.NewWaiting(2*natstest.TestTimeout, limit.DefaultWaiting)})
 	patient.account("Harbor Guild")
 	waits := patient.as("olga")
-	r := newRig(t, setup{storeWait: time.Second})
+	r := newRig(t, setup{store: limit.NewWaiting(time.Second, limit.DefaultWaiting)})
 	r.account("Harbor Guild")
 	b := r.as("olga")
 	patient.away()

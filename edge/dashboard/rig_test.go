@@ -142,9 +142,9 @@ type setup struct {
 	list   integrator.Lister     // of sessions; the store when nil
 	// namespace is that of the network's identities; its id when empty, as for the first provider of an id
 	namespace string
-	poll      time.Duration // of open pages; an hour when zero: notifications must come from the watch
-	storeWait time.Duration // of pages; limit.DefaultStoreWait when zero
-	signIn    bool          // previews are the sign-in page's own, and no placeholders
+	poll      time.Duration  // of open pages; an hour when zero: notifications must come from the watch
+	store     *limit.Waiting // how pages wait for the store; as by limit's defaults when nil
+	signIn    bool           // previews are the sign-in page's own, and no placeholders
 	slow      *browsertest.Slow
 }
 
@@ -233,7 +233,7 @@ func newRig(tb testing.TB, s setup) *rig {
 		List: list, Watch: watch, Poll: cmp.Or(s.poll, time.Hour), Usage: r.usages, Callbacks: r.callbacks,
 		Rate:   account.Rate{Count: 20, Per: time.Second, Burst: 40},
 		Policy: sessions.PolicyOnce, Quota: 5000, TestKeys: true, Key: key, Now: r.clock.Now,
-		Preview: preview, StoreWait: s.storeWait,
+		Preview: preview, Store: s.store,
 		Snippets: []integrator.Snippet{
 			{ID: "go", Language: "Go", File: "verify.go", Text: "package main\n"},
 			{ID: "python", Language: "Python", File: "verify.py", Text: "import hmac\n"},

@@ -15,14 +15,16 @@ import (
 
 const (
 	// maxOpen bounds the exports that one process writes at once, each with a page of some hundred kilobytes
-	// in memory, and maxOpenEach those of one account and of one person.
+	// in memory, and maxOpenEach those of one owner and of one person.
 	maxOpen     = 200
 	maxOpenEach = 4
 	// maxReading bounds the pages of exports that are read from the store at once, in competition with all
 	// else that is read there.
 	maxReading = 8
-	// pageWrite bounds how long a client may take to receive a page.
+	// pageWrite bounds how long a client may take to receive a page, and maxExport the whole: hundreds of
+	// thousands of sessions for one that reads as fast as it can.
 	pageWrite = 30 * time.Second
+	maxExport = 30 * time.Minute
 )
 
 // ErrTooMany is returned by Answers.Write, wrapped with the reason, if as many exports are under way as may
@@ -54,8 +56,8 @@ type Export struct {
 }
 
 // Write answers a request with an export. While nothing is written, it returns the error: ErrTooMany, or that
-// of List or May. After that it closes the connection, so that a partial list is not mistaken for a whole
-// one.
+// of List or May. After that it closes the connection, also once the export has lasted too long, so that a
+// partial list is not mistaken for a whole one.
 func (a *Answers) Write(w http.ResponseWriter, r *http.Request, e Export) error {
 	shares := make([]limit.Share, len(e.Of))
 	for i, id := range e.Of {
@@ -66,9 +68,11 @@ func (a *Answers) Write(w http.ResponseWriter, r *http.Request, e Export) error 
 		return fmt.Errorf("%w: %w", ErrTooMany, err)
 	}
 	defer release()
+	ctx, cancel := context.WithTimeout(r.Context(), maxExport)
+	defer cancel()
 	var out *Writer
 	control := http.NewResponseController(w)
-	err = Pages(r.Context(), e.Query, a.inTurn(e.List), func(views []facts.View) (err error) {
+	err = Pages(ctx, e.Query, a.inTurn(e.List), func(views []facts.View) (err error) {
 		if err := e.May(); err != nil {
 			return err
 		}

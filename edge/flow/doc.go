@@ -4,6 +4,6 @@
 //
 // An attempt belongs to the browser that began it. That takes two cookies: the flow's own, and the one by
 // which its owner recognizes the browser (Browsers), whose hash is sealed in the flow. In another browser a
-// flow is not valid. A return to such a browser shows by its state that it belongs to some flow
-// (Cookies.Made).
+// flow is not valid. What a return hands over to such a browser is spent (Codes), so that nobody gains
+// anything from the address that it shows.
 package flow

@@ -3,7 +3,6 @@ package flow
 import (
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,52 +36,12 @@ type Config struct {
 	Name    string         // how the cookies' names begin
 	Path    string         // below the base URL, that browsers send them to
 	// attempts that one browser may have open: each is 0.7 to 1.4 KB of a request's header
-	Max  int
-	Life time.Duration // how long an attempt may take, at most
-	Now  func() time.Time
+	Max int
+	Now func() time.Time
 }
 
 // NewCookies returns the cookies of one owner.
 func NewCookies(c Config) Cookies { return Cookies{c, c.Cookies.Name(c.Name)} }
-
-const (
-	// stateOwner is what the seal of a state is bound to; the cookies' are bound to tags, which are longer.
-	stateOwner = "state"
-	// stateBits is the size of the minute in which a state was made. It makes a sealed state as long as any
-	// other, 32 bytes: 12 of them are random and 16 are the seal.
-	stateBits = 24
-	// clocksApart is by how many minutes the clocks of two edges may differ.
-	clocksApart = 5
-)
-
-// minute counts minutes, and begins again after 2^stateBits of them, which are 32 years.
-func (c Cookies) minute() uint32 {
-	return uint32(c.Now().Unix()/60) % (1 << stateBits) //nolint:gosec // it begins again
-}
-
-// NewAttempt makes an attempt whose state shows that it was made here (Made).
-func (c Cookies) NewAttempt() network.Attempt {
-	a := network.NewAttempt()
-	at := binary.BigEndian.AppendUint32(nil, c.minute())[1:]
-	a.State = base64.RawURLEncoding.EncodeToString(c.Box.Seal(at, stateOwner))
-	return a
-}
-
-// Made reports whether a state comes from NewAttempt, whichever browser began the attempt, and the attempt
-// may still be under way. So a return to a browser that did not begin its attempt can spend the attempt, and
-// neither junk nor states that were collected for longer write anything.
-func (c Cookies) Made(state string) bool {
-	sealed, err := base64.RawURLEncoding.Strict().DecodeString(state)
-	if err != nil {
-		return false
-	}
-	at, err := c.Box.Open(sealed, stateOwner)
-	if err != nil || len(at) != stateBits/8 {
-		return false
-	}
-	age := c.minute() - binary.BigEndian.Uint32(append([]byte{0}, at...)) + clocksApart
-	return int64(age%(1<<stateBits)) <= int64(c.Life/time.Minute)+1+2*clocksApart
-}
 
 // Keep sets the cookie of a flow, until the given instant.
 func (c Cookies) Keep(w http.ResponseWriter, f Flow, until time.Time) error {

@@ -36,7 +36,7 @@ const (
 	// sign-ins: 60 a minute, since each login is stored for half a day. The burst is the same: a class that
 	// learns here is behind one address too.
 	dashboardShare = 10
-	// maxAddresses bounds each of the eight tables of addresses, 4 to 6 MiB. An address is in one while it
+	// maxAddresses bounds each of the ten tables of addresses, 4 to 6 MiB. An address is in one while it
 	// has used some of its allowance; for most that lasts a tenth of a second.
 	maxAddresses = 1 << 14
 	// maxSessions bounds each of the two tables of sessions, 8 to 10 MiB.
@@ -46,10 +46,6 @@ const (
 // sessionRate is how often one session's buttons may be pressed, and how often a browser may come back for
 // it: far more than a person who tries each network twice, and 40 in the ten minutes of a session's life.
 var sessionRate = account.Rate{Count: 2, Per: time.Minute, Burst: 20}
-
-// voidRate is how often the attempt of one state may be spent because it came to another browser. Once is
-// enough, unless the store was away.
-var voidRate = account.Rate{Count: 1, Per: time.Minute, Burst: 3}
 
 // The step at which an attempt was refused, in metrics.
 const (
@@ -62,6 +58,7 @@ const (
 	byAddress = "address"
 	bySession = "session"
 	byBrowser = "browser"
+	byStray   = "stray"
 )
 
 // bounds are those of one step of one trip. session is nil if no session takes part.
@@ -78,7 +75,7 @@ type bounds struct {
 // however many people of one address sign in, only returns that are under way or failed count.
 type Attempts struct {
 	starts, returns map[Trip]bounds
-	voids           *bound[string]
+	strays          addresses
 	refused         *prometheus.CounterVec
 }
 
@@ -112,13 +109,9 @@ func NewAttempts(rate account.Rate, r prometheus.Registerer) (*Attempts, error) 
 		}
 		row.steps[row.trip] = b
 	}
-	voids, err := newBound[string](voidRate, maxSessions)
-	if err != nil {
-		return nil, err
-	}
-	a.voids = voids
-	if r == nil {
-		return a, nil
+	var err error
+	if a.strays, err = newAddresses(failed, maxAddresses); err != nil || r == nil {
+		return a, err
 	}
 	if err := r.Register(a.refused); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
@@ -148,9 +141,14 @@ func (a *Attempts) Return(t Trip, address netip.Addr, session string, now time.T
 // Vouched records that a return ended with the network vouching for its result.
 func (a *Attempts) Vouched(t Trip, address netip.Addr) { a.returns[t].address.giveBack(address) }
 
-// MayVoid asks whether an attempt whose return came to a browser that did not begin it may be spent, which is
-// a write to the store. state names the attempt.
-func (a *Attempts) MayVoid(state string, now time.Time) bool { return a.voids.take(state, now).Allowed }
+// Stray asks whether the code of a return that belongs to no attempt of its browser may be stored as spent.
+func (a *Attempts) Stray(t Trip, address netip.Addr, now time.Time) bool {
+	d := a.strays.take(address, now)
+	if !d.Allowed {
+		a.count(t, stepReturn, byStray)
+	}
+	return d.Allowed
+}
 
 // OtherBrowser records a return to a browser that did not begin the attempt.
 func (a *Attempts) OtherBrowser(t Trip) { a.count(t, stepReturn, byBrowser) }

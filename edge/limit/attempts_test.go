@@ -197,22 +197,6 @@ func BenchmarkAttemptsReturn(b *testing.B) {
 	}
 }
 
-// An attempt that came to another browser is spent again only a few times, as a repeat of what may have
-// failed; others are spent meanwhile.
-func TestVoidedAttemptsAreBoundedEach(t *testing.T) {
-	a, now := newAttempts(t), time.Now().Add(time.Minute)
-	n := 0
-	for a.MayVoid("one", now) && n < 100 {
-		n++
-	}
-	if n != 3 || !a.MayVoid("another", now) {
-		t.Errorf("%d times, want 3", n)
-	}
-	if now = now.Add(time.Minute); !a.MayVoid("one", now) {
-		t.Error("not a minute later either")
-	}
-}
-
 func TestAddressesOfOneSite(t *testing.T) {
 	of := func(s string) string { return SiteOf(netip.MustParseAddr(s)) }
 	if of("2001:db8:1:2::3") != of("2001:db8:1:ffff::9") || of("2001:db8:1::3") == of("2001:db8:2::3") ||

@@ -10,9 +10,9 @@ import (
 // others.
 var ErrNoPlace = errors.New("no place is free")
 
-// Share is the part of the places that one account, key or visitor may hold, so that none of them keeps the
-// others out. Neither do many of them together, as one person's accounts: who holds a place already gets none
-// of the last quarter, unless the share is all of the places.
+// Share is the part of the places that one owner, key or visitor may hold, so that none of them keeps the
+// others out. Neither do many of them together: who holds a place already gets none of the last quarter,
+// unless the share is all of the places.
 type Share struct {
 	Of  string // ids of different kinds must not be equal
 	Max int

@@ -25,21 +25,44 @@ const (
 	waitsAfter = 500 * time.Millisecond
 )
 
+// reserve is the part of the places that is kept for requests that must pass.
+const reserve = 8
+
 // Waiting is how requests wait for the store: each for a bounded time, and no more at once than there is room
-// for. Its methods are safe for concurrent use.
+// for. Nobody's requests keep out all others': they may have as many places as are still free. So one who is
+// alone has half of them, two have a third each, and there is always one for who has none. Its methods are
+// safe for concurrent use.
 type Waiting struct {
 	within time.Duration
 	limit  int
 	epoch  time.Time
 
-	mu    sync.Mutex
+	mu  sync.Mutex
+	all tally
+	of  map[string]*tally // by whose they are
+}
+
+// tally counts requests under way.
+type tally struct {
 	all   int
-	began map[time.Duration]int // requests under way, by the period in which they began
+	began map[time.Duration]int // by the period in which they began
+}
+
+// waiting counts those that began before the last period.
+func (t *tally) waiting(now time.Duration) int { return t.all - t.began[now] - t.began[now-1] }
+
+// count records that a request of a period begins or ends.
+func (t *tally) count(period time.Duration, by int) {
+	t.all += by
+	if t.began[period] += by; t.began[period] == 0 {
+		delete(t.began, period)
+	}
 }
 
 // NewWaiting returns the given number of free places.
 func NewWaiting(within time.Duration, limit int) *Waiting {
-	return &Waiting{within: within, limit: limit, epoch: time.Now(), began: map[time.Duration]int{}}
+	return &Waiting{within: within, limit: limit, epoch: time.Now(),
+		all: tally{began: map[time.Duration]int{}}, of: map[string]*tally{}}
 }
 
 // Measure registers how many wait.
@@ -50,32 +73,37 @@ func (w *Waiting) Measure(r prometheus.Registerer) error {
 	}, func() float64 {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return float64(w.waiting(w.period()))
+		return float64(w.all.waiting(w.period()))
 	})); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	return nil
 }
 
+// Request is who waits, and how.
+type Request struct {
+	Of     string        // whose it is: an account's owner, or the site of an address (SiteOf)
+	Must   bool          // it passes where others no longer do: a start, a return, a change
+	Waited time.Duration // how much of its time is over
+}
+
 // Begin returns the context for a request's calls to the store, a wait.For. It ends with ctx, when the time
-// is over, of which the request has waited some already, and when done is called, as it must be. Its error is
-// ErrNoPlace if as many wait already as may: then the request is refused at once, and those that came first
-// keep their places.
-func (w *Waiting) Begin(ctx context.Context, waited time.Duration) (_ context.Context, done func(),
-	err error) {
+// is over, and when done is called, as it must be. Its error is ErrNoPlace if as many wait already as may:
+// then the request is refused at once, and those that came first keep their places.
+func (w *Waiting) Begin(ctx context.Context, r Request) (_ context.Context, done func(), err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	period := w.period()
-	if w.waiting(period) >= w.limit {
+	if !w.admits(r, period) {
 		return nil, nil, ErrNoPlace
 	}
-	w.count(period, 1)
-	ctx, cancel := wait.For(ctx, w.within-waited)
+	w.count(r.Of, period, 1)
+	ctx, cancel := wait.For(ctx, w.within-r.Waited)
 	return ctx, func() {
 		cancel()
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.count(period, -1)
+		w.count(r.Of, period, -1)
 	}, nil
 }
 
@@ -84,13 +112,35 @@ func (w *Waiting) Within() time.Duration { return w.within }
 
 func (w *Waiting) period() time.Duration { return time.Since(w.epoch) / waitsAfter }
 
-// waiting counts those that began before the last period. w.mu is held.
-func (w *Waiting) waiting(now time.Duration) int { return w.all - w.began[now] - w.began[now-1] }
+// admits reports whether a request may wait. What somebody has beyond half of the places, since it all came
+// at once, is not taken from others. w.mu is held.
+func (w *Waiting) admits(r Request, now time.Duration) bool {
+	if w.all.waiting(now) == 0 {
+		return true
+	}
+	most, free := max(w.limit/2, 1), w.limit
+	for _, t := range w.of {
+		free -= min(t.waiting(now), most)
+	}
+	if !r.Must {
+		free -= w.limit / reserve
+	}
+	own := 0
+	if t := w.of[r.Of]; t != nil {
+		own = t.waiting(now)
+	}
+	return own < min(most, free)
+}
 
 // count records that a request of a period begins or ends. w.mu is held.
-func (w *Waiting) count(period time.Duration, by int) {
-	w.all += by
-	if w.began[period] += by; w.began[period] == 0 {
-		delete(w.began, period)
+func (w *Waiting) count(of string, period time.Duration, by int) {
+	w.all.count(period, by)
+	t := w.of[of]
+	if t == nil {
+		t = &tally{began: map[time.Duration]int{}}
+		w.of[of] = t
+	}
+	if t.count(period, by); t.all == 0 {
+		delete(w.of, of)
 	}
 }

@@ -3,6 +3,7 @@ package limit
 import (
 	"context"
 	"errors"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,8 +23,8 @@ func TestPlacesToWait(t *testing.T) {
 		const limit = 3
 		w := NewWaiting(12*time.Second, limit)
 		var leave []func()
-		for range 2 * limit {
-			ctx, done, err := w.Begin(t.Context(), 0)
+		for i := range 2 * limit {
+			ctx, done, err := w.Begin(t.Context(), Request{Of: strconv.Itoa(i)})
 			if err != nil {
 				t.Fatalf("a crowd without faults is refused: %v", err)
 			}
@@ -32,7 +33,7 @@ func TestPlacesToWait(t *testing.T) {
 			}
 			leave = append(leave, done)
 		}
-		ctx, done, err := w.Begin(t.Context(), 5*time.Second)
+		ctx, done, err := w.Begin(t.Context(), Request{Waited: 5 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,13 +42,13 @@ func TestPlacesToWait(t *testing.T) {
 		}
 		done()
 		time.Sleep(2 * waitsAfter) // of the bubble
-		if _, _, err := w.Begin(t.Context(), 0); !errors.Is(err, ErrNoPlace) {
+		if _, _, err := w.Begin(t.Context(), Request{}); !errors.Is(err, ErrNoPlace) {
 			t.Errorf("beside %d who wait: %v", len(leave), err)
 		}
 		for _, done := range leave[:limit+1] {
 			done()
 		}
-		ctx, done, err = w.Begin(t.Context(), 0)
+		ctx, done, err = w.Begin(t.Context(), Request{})
 		if err != nil {
 			t.Fatalf("beside %d who wait: %v", limit-1, err)
 		}
@@ -58,10 +59,65 @@ func TestPlacesToWait(t *testing.T) {
 		for _, done := range leave[limit+1:] {
 			done()
 		}
-		if w.all != 0 || len(w.began) != 0 {
-			t.Errorf("%d are left, in %v", w.all, w.began)
+		if w.all.all != 0 || len(w.all.began) != 0 || len(w.of) != 0 {
+			t.Errorf("%+v are left, of %v", w.all, w.of)
 		}
 	})
+}
+
+// Nobody's requests keep out those of others, whether they come one after the other or all at once, before
+// any counts as waiting; and what must pass does so where others no longer do.
+func TestPlacesToWaitAreShared(t *testing.T) {
+	t.Parallel()
+	for name, burst := range map[string]int{"one after the other": 1, "at once": 200} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const limit = 40
+				w := NewWaiting(time.Hour, limit)
+				waits := func(of string, must bool) bool {
+					_, done, err := w.Begin(t.Context(), Request{Of: of, Must: must})
+					if err == nil {
+						t.Cleanup(done)
+					}
+					return err == nil
+				}
+				old := func() { time.Sleep(2 * waitsAfter) } // of the bubble
+				n := 0
+				for range max(limit, burst) {
+					if waits("greedy", true) {
+						n++
+					}
+					if burst == 1 {
+						old()
+					}
+				}
+				old()
+				if want := max(limit/2, burst); n != want || waits("greedy", true) {
+					t.Errorf("the requests of one are %d, want %d", n, want)
+				}
+				others := 0
+				for i := range limit {
+					if waits(strconv.Itoa(i), false) {
+						others++
+					}
+					old()
+				}
+				if want := limit - limit/2 - limit/reserve; others != want {
+					t.Errorf("%d others wait beside it, want %d", others, want)
+				}
+				starts := 0
+				for i := range limit {
+					if waits("start "+strconv.Itoa(i), true) {
+						starts++
+					}
+					old()
+				}
+				if starts != limit/reserve {
+					t.Errorf("%d starts wait beside them, want %d", starts, limit/reserve)
+				}
+			})
+		})
+	}
 }
 
 // deaf loses every third answer.

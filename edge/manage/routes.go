@@ -76,7 +76,9 @@ func (h *Handler) answer(o operation, r *http.Request) (answer, *problem.Problem
 		}
 	}
 	defer release()
-	ctx, done, err := h.Store.Begin(r.Context(), 0)
+	ctx, done, err := h.Store.Begin(r.Context(), limit.Request{
+		Of: limit.SiteOf(event.ClientIP), Must: true,
+	})
 	if err != nil {
 		return answer{}, request.StoreProblem(err)
 	}

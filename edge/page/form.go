@@ -7,6 +7,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"verifyd/edge/origin"
 )
@@ -75,13 +76,30 @@ func Single(q url.Values, name string) string {
 	return q[name][0]
 }
 
-// CrossOrigin refuses posts that another site caused. base is a checked base URL.
-func CrossOrigin(base string) (*http.CrossOriginProtection, error) {
-	csrf := http.NewCrossOriginProtection()
+// CrossOrigin refuses posts that another site caused.
+type CrossOrigin struct {
+	protection *http.CrossOriginProtection
+	https      bool
+}
+
+// NewCrossOrigin returns one for a checked base URL.
+func NewCrossOrigin(base string) (*CrossOrigin, error) {
+	c := &CrossOrigin{http.NewCrossOriginProtection(), strings.HasPrefix(base, "https:")}
 	// If a proxy rewrites Host, a browser that does not send Sec-Fetch-Site can only be judged by the origin
 	// that users see.
-	if err := csrf.AddTrustedOrigin(origin.Of(base)); err != nil {
+	if err := c.protection.AddTrustedOrigin(origin.Of(base)); err != nil {
 		return nil, err
 	}
-	return csrf, nil
+	return c, nil
+}
+
+// errPlainOrigin: net/http compares only the host with the request's, since it does not know the scheme.
+var errPlainOrigin = errors.New("its Origin is plain http, and this site is https")
+
+// Check returns why a request is not from a page of this site.
+func (c *CrossOrigin) Check(r *http.Request) error {
+	if c.https && strings.HasPrefix(strings.ToLower(r.Header.Get("Origin")), "http:") {
+		return errPlainOrigin
+	}
+	return c.protection.Check(r)
 }

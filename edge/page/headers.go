@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Guard sets the headers that every answer of a page's routes carries, redirects included. https reports
-// whether the base URL is.
-func Guard(https bool, next http.HandlerFunc) http.Handler {
+// Guard sets the headers that every answer of a page's routes carries, redirects included, in addition to
+// those of package web.
+func Guard(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		head := w.Header()
 		head.Set("Cache-Control", "no-store")
@@ -23,10 +23,6 @@ func Guard(https bool, next http.HandlerFunc) http.Handler {
 		head.Set("Referrer-Policy", "no-referrer") // addresses of pages hold session tokens
 		head.Set("X-Content-Type-Options", "nosniff")
 		head.Set("X-Robots-Tag", "noindex")
-		if https {
-			// A year; not for subdomains, since this service must not decide about those.
-			head.Set("Strict-Transport-Security", "max-age=31536000")
-		}
 		next(w, r)
 	})
 }

@@ -39,9 +39,9 @@
 //     state parameter, with the hash of the cookie by which the browser is known. A return to the browser
 //     that began, for a pending session whose turn it is, spends the attempt (store.Store.Redeem) before its
 //     code is looked at, whatever it holds and on whatever machine it arrives; so a code is never posted
-//     twice. A return to another browser spends it too, and does nothing else: the person who began the
-//     attempt gains nothing from the address that the other browser came back with. Any other return leaves
-//     the attempt whole.
+//     twice. Any other return leaves the attempt whole. One that belongs to no attempt of its browser spends
+//     the code that came with it (flow.Codes), and does nothing else: nobody gains anything from the address
+//     that this browser came back with.
 //  3. Three ends are verdicts and complete the session: the provider vouched and the network's rules accept,
 //     the user declined, the rules refused. Everything else is no verdict: the page explains what happened
 //     and offers another attempt. A test session is offered, and ended by, the network of test sessions
@@ -128,7 +128,7 @@ func New(c Config) (*Handler, error) {
 		}
 	}
 	c.Store = cmp.Or(c.Store, limit.NewWaiting(limit.DefaultStoreWait, limit.DefaultWaiting))
-	csrf, err := page.CrossOrigin(base)
+	csrf, err := page.NewCrossOrigin(base)
 	if err != nil {
 		return nil, fmt.Errorf("base URL: %w", err)
 	}
@@ -153,13 +153,17 @@ func New(c Config) (*Handler, error) {
 		stepLog:  &stepLog{sessions: c.Sessions, metrics: m, log: c.Log},
 		verdicts: &verdicts{sessions: c.Sessions, log: c.Log, completeWithin: c.Store.Within()},
 		judge:    &judge{networks: nets, accounts: c.Accounts, sessions: c.Sessions, log: c.Log, now: c.Now},
+		codes: flow.Codes{
+			Store: c.Sessions, Attempts: c.Attempts, Trip: limit.TripSignIn, Within: c.Store.Within(),
+			Now: c.Now, Log: c.Log,
+		},
 		sessions: c.Sessions, attempts: c.Attempts, log: c.Log, csrf: csrf,
 		judgeWithin: answerWithin - c.Store.Within(),
 	}
 	cookies := page.Cookies{HTTPS: h.https, Prefix: prefix}
 	h.cookies = flow.NewCookies(flow.Config{
 		Cookies: cookies, Box: c.Key.Box(flowUse), Name: flowCookie, Path: pathSignin, Max: maxFlows,
-		Life: browserTime, Now: c.Now,
+		Now: c.Now,
 	})
 	h.browsers = flow.Browsers{Cookies: cookies, Name: browserCookie, Path: pathPage, Life: browserTime}
 	return h, nil
@@ -170,22 +174,22 @@ func New(c Config) (*Handler, error) {
 func (h *Handler) Routes() []web.Route {
 	routes := []web.Route{
 		{Method: http.MethodGet, Path: pathPage, Name: "sign_in_page",
-			Handler: page.Guard(h.https, h.answers(h.show))},
+			Handler: page.Guard(h.answers(h.show))},
 		{Method: http.MethodPost, Path: pathSignin, Name: "sign_in_start",
-			Handler: page.Guard(h.https, h.answers(h.start))},
+			Handler: page.Guard(h.answers(h.start))},
 		{Method: http.MethodGet, Path: pathReturn, Name: "sign_in_return",
-			Handler: page.Guard(h.https, h.answers(h.finish))},
+			Handler: page.Guard(h.answers(h.finish))},
 		{Method: http.MethodPost, Path: pathReturn, Name: "sign_in_return",
-			Handler: page.Guard(h.https, h.answers(h.finish))},
+			Handler: page.Guard(h.answers(h.finish))},
 		{Method: http.MethodHead, Path: pathReturn, Name: "sign_in_return",
-			Handler: page.Guard(h.https, refuseHead)},
+			Handler: page.Guard(refuseHead)},
 	}
 	for _, a := range h.assets.all() {
 		routes = append(routes, web.Route{
 			Method: http.MethodGet, Path: pathAssets + a.Name, Name: "sign_in_asset", Handler: a,
 		})
 	}
-	return append(routes, looks.Routes(h.https, func(account string) (branding.Branding, bool) {
+	return append(routes, looks.Routes(func(account string) (branding.Branding, bool) {
 		a, ok := h.accounts.Requester(account)
 		return a.Branding, ok
 	})...)

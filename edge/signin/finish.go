@@ -19,6 +19,7 @@ import (
 	"verifyd/sessions"
 	sessionfailure "verifyd/sessions/failure"
 	"verifyd/sessions/proof"
+	"verifyd/sessions/records"
 	"verifyd/sessions/store"
 	"verifyd/sessions/timeline"
 	"verifyd/sessions/tracing"
@@ -33,16 +34,15 @@ const answerWithin = 28 * time.Second
 func (h *Handler) finish(w http.ResponseWriter, r *http.Request) *reply {
 	began := h.now()
 	q, err := url.ParseQuery(r.URL.RawQuery)
-	switch {
-	case r.Method == http.MethodPost:
+	if r.Method == http.MethodPost {
 		q = nil // a form (form_post), which no request asks for, comes without the flow's cookie
-	case err != nil:
-		// judged below as the return it is, should the state lead to a flow
-		q = url.Values{"state": q["state"]}
 	}
 	f, token, ok := h.find(w, r, q.Get("state"))
 	if !ok {
-		return &reply{page: h.view(h.visit(r, ""), pageLost)}
+		return replyLost(h.pages, r, h.codes.Spend(r, q))
+	}
+	if err != nil { // judged below as the return it is
+		q = url.Values{"state": q["state"]}
 	}
 	vis := h.visit(r, f.Lang)
 	vis.token, vis.again = token, "?"+r.URL.RawQuery // this very return
@@ -53,11 +53,15 @@ func (h *Handler) finish(w http.ResponseWriter, r *http.Request) *reply {
 	ctx, cancel := wait.For(context.WithoutCancel(r.Context()), h.judgeWithin)
 	defer cancel()
 	vis.r = r.WithContext(ctx)
+	spent := records.Begin(func() (bool, error) { return h.codes.Spent(ctx, q) })
 	if re := h.spend(vis, f); re != nil {
 		return re
 	}
 	s := vis.status
-	o, err := h.judge.verdict(ctx, f, s.Session, q, r.PathValue("network"))
+	var o sessions.Outcome
+	if err = checkSpent(spent()); err == nil {
+		o, err = h.judge.verdict(ctx, f, s.Session, q, r.PathValue("network"))
+	}
 	if err != nil {
 		t := failureOf(err)
 		h.step(s, f.Network).failure(t).took(h.now().Sub(began)).Msg("a sign-in ended without a verdict")
@@ -82,7 +86,7 @@ func (h *Handler) finish(w http.ResponseWriter, r *http.Request) *reply {
 }
 
 // find returns the flow that a return with this state belongs to, and the session's token that it is about.
-// Another browser's flow is not found: its attempt is spent, and its code is not posted.
+// Another browser's flow is not found, and its code is not posted.
 func (h *Handler) find(w http.ResponseWriter, r *http.Request, state string) (flow.Flow, sessions.Token,
 	bool) {
 	f, ok := h.cookies.Find(w, r, state)
@@ -97,9 +101,6 @@ func (h *Handler) find(w http.ResponseWriter, r *http.Request, state string) (fl
 	default:
 		return f, token, true
 	}
-	if h.cookies.Made(state) && h.attempts.MayVoid(flow.Hash(state), h.now()) {
-		h.void(r.Context(), state)
-	}
 	return flow.Flow{}, "", false
 }
 
@@ -109,7 +110,7 @@ func (h *Handler) find(w http.ResponseWriter, r *http.Request, state string) (fl
 // it, and a session that has ended lets no code be posted, however much later than the store's memory of
 // spent attempts it is replayed.
 func (h *Handler) spend(vis *visit, f flow.Flow) *reply {
-	done, full := h.wait(vis)
+	done, full := h.wait(vis, true)
 	if full != nil {
 		return full
 	}
@@ -144,6 +145,26 @@ func (h *Handler) spend(vis *visit, f flow.Flow) *reply {
 		return h.replyReadError(vis, err)
 	}
 	h.stepped(s.Session, timeline.Event{Name: timeline.EventReturned, Network: f.Network})
+	return nil
+}
+
+// replyLost is for a return that belongs to no flow of its browser. If its code may still be good, its
+// address does not stay where the browser shows it.
+func replyLost(p *pages, r *http.Request, spent bool) *reply {
+	if !spent {
+		return &reply{to: r.URL.EscapedPath()}
+	}
+	return &reply{page: p.view(p.visit(r, ""), pageLost)}
+}
+
+// checkSpent refuses a return whose code came to another browser before, by the answer of flow.Codes.Spent.
+func checkSpent(spent bool, err error) error {
+	switch {
+	case err != nil:
+		return &failure{stage: network.StageAuthorization, class: classStore, note: noteUnfinished}
+	case spent:
+		return &failure{stage: network.StageAuthorization, class: classElsewhere, note: noteUnfinished}
+	}
 	return nil
 }
 

@@ -48,7 +48,8 @@ type Handler struct {
 	attempts *limit.Attempts
 	log      zerolog.Logger
 	cookies  flow.Cookies
-	csrf     *http.CrossOriginProtection
+	codes    flow.Codes
+	csrf     *page.CrossOrigin
 	judge    *judge
 	// judgeWithin bounds the way to a verdict: to spend the attempt and to ask the provider.
 	judgeWithin time.Duration
@@ -169,10 +170,13 @@ func (h *Handler) read(vis *visit,
 }
 
 // wait takes a place for the visit among the requests that ask the store, and puts it under the context for
-// that; done lets go of both, and may be called again. If too many wait, there is a reply instead.
-func (p *pages) wait(vis *visit) (done func(), full *reply) {
+// that; done lets go of both, and may be called again. A press and a return must pass, a look at a page waits
+// behind them. If too many wait, there is a reply instead.
+func (p *pages) wait(vis *visit, must bool) (done func(), full *reply) {
 	before := vis.r
-	ctx, leave, err := p.store.Begin(before.Context(), 0)
+	ctx, leave, err := p.store.Begin(before.Context(), limit.Request{
+		Of: limit.SiteOf(web.EventFrom(before.Context()).ClientIP), Must: must,
+	})
 	if err != nil {
 		return nil, p.replyReadError(vis, err)
 	}

@@ -104,12 +104,12 @@ func TestNoPlaceToWait(t *testing.T) {
 	session, token := r.session()
 	b := r.browser()
 	back := b.back(token, "sailor_42", "sign-in")
-	_, done, err := r.setup.waiting.Begin(t.Context(), 0)
+	_, done, err := r.setup.waiting.Begin(t.Context(), limit.Request{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	natstest.Await(t, "that place is one of who waits", func() bool {
-		_, free, err := r.setup.waiting.Begin(t.Context(), 0)
+		_, free, err := r.setup.waiting.Begin(t.Context(), limit.Request{})
 		if err == nil {
 			free()
 		}

@@ -302,7 +302,7 @@ func TestListOfLanguages(t *testing.T) {
 			t.Errorf("%s: %d, cookie %q\n%s\nwant\n%s", query, a.Status, a.Header.Get("Set-Cookie"), a.Body,
 				want)
 		}
-		checkHeaders(t, query, a, false)
+		checkHeaders(t, query, a)
 	}
 	head := b.Do(b.Request(http.MethodHead, b.page(token)+"&lang=", ""))
 	if head.Status != http.StatusOK || head.Body != "" {

@@ -52,7 +52,7 @@ var codeOrders = map[string]string{
 		v sign
 		v sees We lost track of your sign-in
 		a goto v.return
-		a sees may still be checking it
+		a sees did not finish
 		v goto v.return
 		v sees We lost track of your sign-in
 		a goto v.return
@@ -64,7 +64,7 @@ var codeOrders = map[string]string{
 		a sign
 		a sees We lost track of your sign-in
 		v goto a.return
-		v sees may still be checking it
+		v sees did not finish
 		v press
 		v sign
 		v sees One more step
@@ -77,7 +77,7 @@ var codeOrders = map[string]string{
 		a goto v.return
 		a sees We lost track of your sign-in
 		v goto v.return
-		v sees may still be checking it
+		v sees did not finish
 		v press
 		v sign
 		v sees One more step`,
@@ -108,7 +108,7 @@ var codeOrders = map[string]string{
 		a goto v.return
 		a sees Started in another browser
 		v goto a.return
-		v sees may still be checking it
+		v sees did not finish
 		v press
 		v sign
 		v sees One more step`,
@@ -161,7 +161,7 @@ var accountOrders = map[string]string{
 		v sign
 		v sees We lost track of your sign-in
 		a goto v.return
-		a sees may still be checking it
+		a sees did not finish
 		v goto v.return
 		v sees We lost track of your sign-in`,
 	"the victim goes on with what the attacker began": `
@@ -171,7 +171,7 @@ var accountOrders = map[string]string{
 		v sign
 		v sees We lost track of your sign-in
 		a goto v.return
-		a sees may still be checking it`,
+		a sees did not finish`,
 	"the attacker proves the account in what the victim began": `
 		v open
 		v press
@@ -179,7 +179,7 @@ var accountOrders = map[string]string{
 		a sign
 		a sees We lost track of your sign-in
 		v goto a.return
-		v sees may still be checking it
+		v sees did not finish
 		v press
 		v sign
 		v sees You were not verified`,
@@ -190,7 +190,7 @@ var accountOrders = map[string]string{
 		a goto v.return
 		a sees We lost track of your sign-in
 		v goto v.return
-		v sees may still be checking it`,
+		v sees did not finish`,
 	"the return is replayed afterwards": `
 		a open
 		a press
@@ -218,7 +218,7 @@ var accountOrders = map[string]string{
 		a sign
 		a sees We lost track of your sign-in
 		v goto a.return
-		v sees may still be checking it
+		v sees did not finish
 		a goto v.return
-		a sees Started in another browser`,
+		a sees did not finish`,
 }

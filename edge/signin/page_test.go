@@ -178,7 +178,7 @@ func TestHeaders(t *testing.T) {
 			answers["elsewhere"] = r.browser().Get(b.page(held))
 			answers["stopped"] = b.act(held, "stop")
 			for name, a := range answers {
-				checkHeaders(t, name, a, s.tls)
+				checkHeaders(t, name, a)
 			}
 			policy := answers["ask"].Header.Get("Content-Security-Policy")
 			if want := "form-action 'self' https: " + r.dev.Issuer(); !s.tls &&
@@ -199,7 +199,7 @@ func (b *browser) policyAfterDiscovery(sessions.Token) string {
 	return b.Get(b.page(token)).Header.Get("Content-Security-Policy")
 }
 
-func checkHeaders(t *testing.T, page string, a answer, https bool) {
+func checkHeaders(t *testing.T, page string, a answer) {
 	t.Helper()
 	for name, want := range map[string]string{
 		"Cache-Control":                "no-store",
@@ -208,7 +208,6 @@ func checkHeaders(t *testing.T, page string, a answer, https bool) {
 		"Cross-Origin-Opener-Policy":   "same-origin",
 		"Cross-Origin-Resource-Policy": "same-origin",
 		"X-Robots-Tag":                 "noindex",
-		"Strict-Transport-Security":    map[bool]string{true: "max-age=31536000"}[https],
 	} {
 		if got := a.Header.Get(name); got != want {
 			t.Errorf("%s: %s: %q, want %q", page, name, got, want)

@@ -2,12 +2,15 @@ package signin_test
 
 import (
 	"encoding/base64"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
 
+	"verifyd/edge/limit"
+	"verifyd/edge/network"
 	"verifyd/sessions"
 )
 
@@ -21,8 +24,8 @@ func TestReturnsThatLeadNowhere(t *testing.T) {
 	before := r.sequences()
 	for name, address := range map[string]string{
 		"no query":      r.base + "/signin/example/callback",
-		"no state":      r.base + "/signin/example/callback?code=x",
-		"another state": r.base + "/signin/example/callback?code=x&state=" + strings.Repeat("A", 43),
+		"no code":       r.base + "/signin/example/callback?error=access_denied&state=x",
+		"another state": r.base + "/signin/example/callback?state=" + strings.Repeat("A", 43),
 		"bad escape":    r.base + "/signin/example/callback?code=%zz",
 	} {
 		t.Run(name, func(t *testing.T) { b.Get(address).WantPage(t, http.StatusBadRequest, lost) })
@@ -40,21 +43,81 @@ func TestReturnsThatLeadNowhere(t *testing.T) {
 }
 
 // A user who was sent to the identity network's page by somebody else signs nobody in, whatever is done with
-// the address that they return to: their own browser has spent it.
-func TestReturnToAnotherBrowserIsSpent(t *testing.T) {
+// the address that they return to, and whatever that address has become on the way: their own browser has
+// spent the code in it.
+func TestCodeThatCameToAnotherBrowserIsSpent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
-	session, token := r.session()
-	b, victim := r.browser(), r.browser()
-	back := victim.signIn(b.press(token), "victim", "sign-in")
-	for range 2 {
-		victim.Get(back).WantPage(t, http.StatusBadRequest, "We lost track of your sign-in")
-		if late := b.To(b.Get(back)); !strings.Contains(late, "note=checking") {
-			t.Errorf("the browser that began goes on at %s", late)
-		}
+	for name, alter := range map[string]func(state string) string{
+		"as it was":  func(state string) string { return state },
+		"none":       func(string) string { return "" },
+		"another":    func(string) string { return network.NewAttempt().State },
+		"cut":        func(state string) string { return state[:len(state)-1] },
+		"longer":     func(state string) string { return state + "A" },
+		"with a NUL": func(state string) string { return state + "\x00" },
+		"not UTF-8":  func(state string) string { return state + "\xff" },
+		"a query":    func(state string) string { return state + "&code=x" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			session, token := r.session()
+			attacker, victim := r.browser(), r.browser()
+			to := mustURL(t, attacker.press(token))
+			q := to.Query()
+			state := q.Get("state")
+			q.Set("state", alter(state))
+			to.RawQuery = q.Encode()
+			back := victim.signIn(to.String(), "victim", "sign-in")
+			got := mustQuery(t, back)
+			for times := range 2 {
+				victim.Get(back).Want(t, http.StatusBadRequest, "We lost track of your sign-in",
+					"Never give anyone the address of this page")
+				code := got.Get("code")
+				for i, spelled := range []string{strings.ToUpper(code) + "=", code, code} {
+					q := url.Values{"state": {state}, "iss": got["iss"], "code": {spelled}}
+					late := attacker.To(attacker.Get(r.base + "/signin/example/callback?" + q.Encode()))
+					note := "note=checking"
+					if i+times == 0 { // the attempt is spent by that
+						note = "note=unfinished"
+					}
+					if !strings.Contains(late, note) {
+						t.Errorf("the code as %q leads to %s", spelled, late)
+					}
+				}
+			}
+			r.want(session.ID, sessions.Pending, sessions.NoReason)
+			attacker.signsIn(token, "example", "sailor_42").WantPage(t, http.StatusOK, headingVerified)
+		})
 	}
-	r.want(session.ID, sessions.Pending, sessions.NoReason)
-	b.signsIn(token, "example", "sailor_42").WantPage(t, http.StatusOK, headingVerified)
+	if n := strings.Count(r.log.String(), `"class":"elsewhere"`); n != 8 {
+		t.Errorf("%d returns were refused for their code, want all 8", n)
+	}
+}
+
+// Returns that nobody asked for write as many codes as the address may have returns that fail, and no more.
+// The address of one whose code is not spent does not stay where it is shown.
+func TestStrayCodesAreBounded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	r.clock.stop()
+	before := r.sequences()
+	stranger := r.browser()
+	for i := range 200 {
+		a := stranger.Get(fmt.Sprintf("%s/signin/example/callback?code=%d", r.base, i))
+		if i >= limit.DefaultSignIns.Burst/5 {
+			if to := stranger.To(a); to != r.base+"/signin/example/callback" {
+				t.Errorf("code %d: the browser shows %s", i, to)
+			}
+			a = stranger.Follow(a)
+		}
+		a.WantPage(t, http.StatusBadRequest, "We lost track of your sign-in")
+	}
+	picture := stranger.Request(http.MethodGet, r.base+"/signin/example/callback?code=x", "")
+	picture.Header.Set("Sec-Fetch-Dest", "image")
+	stranger.Do(picture).WantPage(t, http.StatusBadRequest, "We lost track of your sign-in")
+	written := r.sequences()["KV_sessions"] - before["KV_sessions"]
+	if most := uint64(limit.DefaultSignIns.Burst / 5); written != most {
+		t.Errorf("200 made-up codes are %d writes, want %d", written, most)
+	}
 }
 
 func TestHeadOfAReturn(t *testing.T) {

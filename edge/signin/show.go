@@ -40,7 +40,7 @@ func (h *Handler) show(w http.ResponseWriter, r *http.Request) *reply {
 	}
 	vis.token = token
 	vis.again = h.pageURL(vis)
-	done, full := h.wait(vis)
+	done, full := h.wait(vis, false)
 	if full != nil {
 		return full
 	}
@@ -57,7 +57,7 @@ func (h *Handler) show(w http.ResponseWriter, r *http.Request) *reply {
 // Nowhere answers a browser whose address leads to no page of this service, with the status of what it asked
 // for.
 func (h *Handler) Nowhere(w http.ResponseWriter, r *http.Request, status int) {
-	page.Guard(h.https, h.answers(func(_ http.ResponseWriter, r *http.Request) *reply {
+	page.Guard(h.answers(func(_ http.ResponseWriter, r *http.Request) *reply {
 		return h.replyNowhere(h.visit(r, ""), status)
 	})).ServeHTTP(w, r)
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"verifyd/edge/flow"
+	"verifyd/edge/network"
 	"verifyd/edge/page"
 	"verifyd/sessions"
 	"verifyd/sessions/timeline"
@@ -38,7 +39,7 @@ func (h *Handler) start(w http.ResponseWriter, r *http.Request) *reply {
 	if re := h.checkStarts(vis); re != nil {
 		return re
 	}
-	done, full := h.wait(vis)
+	done, full := h.wait(vis, true)
 	if full != nil {
 		return full
 	}
@@ -106,7 +107,7 @@ func (h *Handler) leave(w http.ResponseWriter, vis *visit, done func()) *reply {
 		return re
 	}
 	f := flow.Flow{
-		About: vis.token.Reveal(), Network: id, Attempt: h.cookies.NewAttempt(), IssuedAt: h.now(),
+		About: vis.token.Reveal(), Network: id, Attempt: network.NewAttempt(), IssuedAt: h.now(),
 		Browser: vis.browser(), Lang: vis.chosen, Platform: platform,
 	}
 	done()

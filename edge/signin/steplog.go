@@ -73,9 +73,10 @@ func (j *stepLog) recordFailure(s sessions.Session, network string, t *failure) 
 
 // Classes of failure that only this package sees, in addition to those of package network.
 const (
-	classMixUp = "mix_up" // the return arrived at another network's address
-	classGone  = "gone"   // the network is no longer configured
-	classStore = "store"  // the store could not say whether the identity stands for another user
+	classMixUp     = "mix_up"    // the return arrived at another network's address
+	classGone      = "gone"      // the network is no longer configured
+	classStore     = "store"     // the store could not say whether the code or the identity is free
+	classElsewhere = "elsewhere" // the code came to another browser before
 )
 
 // stageRules is the stage after those of package network.

@@ -189,15 +189,3 @@ func (h *verdicts) complete(ctx context.Context, s sessions.Session,
 	})
 	return standing, doubt
 }
-
-// void spends the attempt of a return to a browser that did not begin it. Somebody may have sent its user to
-// the identity network's page: the address that this browser now shows would sign the person who began in as
-// them.
-func (h *verdicts) void(ctx context.Context, state string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.completeWithin)
-	defer cancel()
-	err := h.sessions.Redeem(ctx, "", flow.Hash(state))
-	if err != nil && !errors.Is(err, sessions.ErrRedeemed) {
-		h.log.Warn().Err(err).Msg("an attempt whose return came to another browser could not be spent")
-	}
-}

@@ -35,6 +35,7 @@ type RequestEvent struct {
 	RequestID string
 	ClientIP  netip.Addr
 	Account   string       // id of the account
+	Owner     string       // whose the account is; it is not logged
 	Key       string       // id of the API key
 	Session   sessions.ID  // never the token
 	Code      problem.Code // of the problem document, if there was one
@@ -77,6 +78,9 @@ func (h *handler) frame(next http.Handler) http.Handler {
 		r = r.WithContext(context.WithValue(r.Context(), eventKey{}, event))
 		event.body, r.Body = in, http.MaxBytesReader(w, in, MaxBodyBytes)
 		out.Header().Set(HeaderRequestID, event.RequestID)
+		if h.HTTPS { // for a year; not for subdomains, since this service must not decide about those
+			out.Header().Set("Strict-Transport-Security", "max-age=31536000")
+		}
 		h.metrics.inFlight.Inc()
 		defer func() {
 			fault := recover()

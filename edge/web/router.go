@@ -42,6 +42,7 @@ type Config struct {
 	Routes []Route // the table
 	// for a browser at an unknown address; nil: a problem document, as for programs
 	Nowhere        Page
+	HTTPS          bool           // the base URL is https
 	TrustedProxies []netip.Prefix // whose X-Forwarded-For counts
 	Metrics        prometheus.Registerer
 	Tracer         trace.Tracer // nil: nothing is traced

@@ -14,6 +14,7 @@ import (
 	"verifyd/natsconf"
 	"verifyd/natsconf/crashpoint"
 	"verifyd/natsconf/once"
+	"verifyd/natsconf/topology"
 	"verifyd/natsconf/wait"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
@@ -86,15 +87,29 @@ func (st *Writer) Redeem(ctx context.Context, id sessions.ID, attempt string) er
 	return st.redeem(ctx, attempt, []byte(id), sessions.Lifetime)
 }
 
-// redeemMargin is how much longer than its flow a login attempt is remembered, for machines whose clocks
-// differ.
+// redeemMargin is how much longer than what could use it something spent is remembered, for machines whose
+// clocks differ.
 const redeemMargin = time.Minute
 
-// RedeemLogin is Redeem for an attempt to log in to the dashboard, which belongs to no session. It is
-// remembered for as long as a return may come: until is when its flow ends.
-func (st *Writer) RedeemLogin(ctx context.Context, attempt string, until time.Time) error {
+// RedeemUntil is Redeem for what belongs to no session: an attempt to log in to the dashboard, and a code
+// that came to a browser that had not asked for it. It is remembered for as long as it could be used: until
+// is when that ends.
+func (st *Writer) RedeemUntil(ctx context.Context, attempt string, until time.Time) error {
 	life := max(until.Sub(st.Instant()), 0).Truncate(time.Second) + redeemMargin
 	return st.redeem(ctx, attempt, []byte("login"), life)
+}
+
+// Redeemed reports, on the leader's word, whether an attempt is used up. Its errors are natsconf's.
+func (st *Writer) Redeemed(ctx context.Context, attempt string) (bool, error) {
+	_, err := st.Conn.Last(ctx, topology.BucketStream(topology.BucketSessions), redeemedSubject(attempt))
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, natsconf.ErrNotFound):
+		return false, nil
+	default:
+		return false, fmt.Errorf("read whether a sign-in attempt is used up: %w", err)
+	}
 }
 
 func (st *Writer) redeem(ctx context.Context, attempt string, by []byte, life time.Duration) error {

@@ -56,7 +56,7 @@ func checkNames(ctx context.Context, s *Survey, conn *natsconf.Conn, c config.Co
 	if !c.Edge {
 		return
 	}
-	doubts, err := accountstore.Doubts(ctx, conn)
+	doubts, err := accountstore.Doubts(ctx, conn, c.OwnNames()...)
 	if err != nil {
 		s.Warn("names", "run it again, with a credential that may read accounts",
 			"whether accounts have names that mislead users cannot be determined: %s", err)

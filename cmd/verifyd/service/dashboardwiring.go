@@ -28,8 +28,9 @@ import (
 )
 
 // dashboard makes the integrator's pages.
-func (p *Program) dashboard(h shared, ns networks, pages *signin.Handler, attempts *limit.Attempts) (
-	*dashboard.Handler, error) {
+func (p *Program) dashboard(h shared, ns networks, pages *signin.Handler, attempts *limit.Attempts,
+	waiting *limit.Waiting) (*dashboard.Handler, error) {
+	p.Store.Accounts.OwnNames(p.Config.OwnNames())
 	loggedIn := logins.NewStore(p.Store.Conn, p.Store.Key, p.Config.Now)
 	paused := pauses.NewStore(p.Store.Conn, p.Config.Now)
 	paused.Oldest = store.OldestOf(h.sessions)
@@ -51,7 +52,7 @@ func (p *Program) dashboard(h shared, ns networks, pages *signin.Handler, attemp
 		TestKeys: p.Config.TestKeys, Snippets: snippets, Pauses: paused, Kept: kept.New(p.Store.Conn),
 		Notices: notice.NewStore(p.Store.Conn), Addresses: p.Config.CallbackPolicy,
 		Fleet: func(ctx context.Context) ([]fleet.Process, error) { return fleet.Ask(ctx, p.Store.Conn) },
-		Key:   p.Store.Key, StoreWait: p.storeWait(), Log: p.Config.Log, Now: p.Config.Now,
+		Key:   p.Store.Key, Store: waiting, Log: p.Config.Log, Now: p.Config.Now,
 		Preview: signinpage.Config{
 			Draw: func(w http.ResponseWriter, r *http.Request, a account.Account, state string) {
 				pages.Preview(w, r, requesterOf(a), state)

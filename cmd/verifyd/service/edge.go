@@ -102,7 +102,7 @@ func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	board, err := p.dashboard(h, networks, pages, attempts)
+	board, err := p.dashboard(h, networks, pages, attempts, store)
 	if err != nil {
 		return nil, err
 	}

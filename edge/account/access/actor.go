@@ -138,3 +138,6 @@ type Identity struct {
 
 // String returns "network:subject", as the audit log names an identity.
 func (i Identity) String() string { return i.Network + ":" + i.Subject }
+
+// Person is the identity as what bounds are counted by. No id is equal to it.
+func (i Identity) Person() string { return "\x00" + i.Network + "\x00" + i.Subject }

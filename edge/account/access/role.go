@@ -74,3 +74,8 @@ func (r Role) May(a Action) bool {
 
 // ErrNotAllowed is returned if the actor has no right to the change.
 var ErrNotAllowed = errors.New("not allowed")
+
+// ErrLogFull is returned for a change of an account that has as many records in the audit log as are kept for
+// one account, unless an operator makes it or it takes a right away.
+var ErrLogFull = errors.New("the account's audit log has as many records as are kept for one account; only " +
+	"operators change the account now, or changes that take rights away")

@@ -35,13 +35,22 @@ func (s keys) ownKey(
 	if err != nil {
 		return stored{}, err
 	}
-	if k.Account != accountID && (accountID != "" || by.Kind != access.ActorOperator) {
-		return stored{}, account.ErrNoKey
+	if err := k.checkOwner(by, accountID); err != nil {
+		return stored{}, err
 	}
 	if err := may(ctx, by, k.Account); err != nil {
 		return stored{}, err
 	}
 	return k, s.log.Repair(ctx, k.Last)
+}
+
+// checkOwner refuses a key of another account than the one that is named; empty: the operator means any. The
+// error is account.ErrNoKey.
+func (k stored) checkOwner(by access.Actor, accountID string) error {
+	if k.Account != accountID && (accountID != "" || by.Kind != access.ActorOperator) {
+		return account.ErrNoKey
+	}
+	return nil
 }
 
 // find reads a key by its id or by the key itself. One read finds it; keys of record version 1 have entries

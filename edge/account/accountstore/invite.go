@@ -118,7 +118,8 @@ func (s members) AcceptInvite(ctx context.Context, token string, m account.Membe
 // WithdrawInvite withdraws an invite. Its errors are ErrNoInvite, ErrNoAccount and ErrNotAllowed.
 func (s members) WithdrawInvite(ctx context.Context, by access.Actor, id, invite string) (account.Account,
 	error) {
-	return s.change(ctx, by, id, access.ActionMembers, func(a *account.Account, _ time.Time) (effect, error) {
+	return s.changeNow(ctx, by, id, access.ActionMembers, func(
+		a *account.Account, _ time.Time) (effect, error) {
 		i := slices.IndexFunc(a.Invites, func(i account.Invite) bool { return i.ID == invite })
 		if i < 0 {
 			return effect{}, fmt.Errorf("%w: %q", account.ErrNoInvite, invite)

@@ -50,7 +50,7 @@ func (s keys) CreateKey(ctx context.Context, by access.Actor, id string, o accou
 				maxYears),
 		}
 	}
-	done, err := s.log.Turn(ctx)
+	done, err := s.log.Turn(ctx, id)
 	if err != nil {
 		return "", account.Key{}, err
 	}
@@ -116,12 +116,18 @@ func (s keys) RollKey(ctx context.Context, by access.Actor, accountID, id string
 	if err := input.Span("grace", grace, account.MaxGrace); err != nil {
 		return "", account.Key{}, err
 	}
-	done, err := s.log.Turn(ctx)
+	old, err := s.find(ctx, id)
+	if err == nil {
+		err = old.checkOwner(by, accountID)
+	}
+	if err != nil {
+		return "", account.Key{}, err
+	}
+	done, err := s.log.Turn(ctx, old.Account)
 	if err != nil {
 		return "", account.Key{}, err
 	}
 	defer done()
-	var old stored
 	err = natsconf.Retry(ctx, func() (err error) {
 		secret = "" // of the try before, which was not stored
 		if old, err = s.ownKey(ctx, by, accountID, id, s.mayChangeKeys); err == nil {
@@ -189,13 +195,8 @@ func (s keys) exchange(ctx context.Context, old stored, d secrets.Digest, k acco
 // errors are ErrNoKey, also for a key of another account, and ErrNotAllowed. An empty account means any; only
 // the operator needs that.
 func (s keys) RevokeKey(ctx context.Context, by access.Actor, accountID, name string) (account.Key, error) {
-	done, err := s.log.Turn(ctx)
-	if err != nil {
-		return account.Key{}, err
-	}
-	defer done()
 	var k stored
-	err = natsconf.Retry(ctx, func() (err error) {
+	err := natsconf.Retry(ctx, func() (err error) {
 		if k, err = s.ownKey(ctx, by, accountID, name, s.mayEndKeys); err != nil {
 			return err
 		}

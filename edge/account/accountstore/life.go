@@ -38,7 +38,7 @@ func (s lives) RenameAccount(ctx context.Context, by access.Actor, id, name stri
 	if err != nil {
 		return unlessUnchanged(r.account, err)
 	}
-	done, err := s.log.Turn(ctx)
+	done, err := s.log.Turn(ctx, id)
 	if err != nil {
 		return account.Account{}, err
 	}
@@ -74,7 +74,7 @@ func (s lives) planRename(ctx context.Context, by access.Actor, id, name string,
 	}
 	now := s.log.Instant()
 	r.account, r.revision = a, e.Revision
-	if r.to, err = checkName(by, a.Account, name, grant, now); err != nil {
+	if r.to, err = checkName(by, a.Account, name, grant, now, s.own); err != nil {
 		return r, fmt.Errorf("rename account %s: %w", id, err)
 	}
 	if r.name, err = s.readFreeName(ctx, r.to, id, now); err != nil {
@@ -148,7 +148,7 @@ func (s lives) Disable(ctx context.Context, by access.Actor, id, reason string) 
 	if err := input.Text("reason", reason, input.ReasonBytes); err != nil {
 		return account.Account{}, err
 	}
-	return s.change(ctx, by, id, access.ActionOperate, func(
+	return s.changeNow(ctx, by, id, access.ActionOperate, func(
 		a *account.Account, now time.Time) (effect, error) {
 		if a.Barred() && a.DisabledReason == reason {
 			return effect{}, errUnchanged
@@ -192,7 +192,7 @@ func (s lives) Enable(ctx context.Context, by access.Actor, id string) (account.
 // restored before. A repeat is harmless, and begins no new grace. Its errors are ErrNoAccount, ErrNotAllowed
 // and account.ErrDisabled.
 func (s lives) AskDeletion(ctx context.Context, by access.Actor, id string) (account.Account, error) {
-	return s.change(ctx, by, id, access.ActionAccount, func(
+	return s.changeNow(ctx, by, id, access.ActionAccount, func(
 		a *account.Account, now time.Time) (effect, error) {
 		if !a.DeleteAskedAt.IsZero() {
 			return effect{}, errUnchanged

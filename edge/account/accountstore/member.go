@@ -47,7 +47,8 @@ func (s members) SetRole(ctx context.Context, by access.Actor, id, network, subj
 	if err := input.Role(role); err != nil {
 		return account.Account{}, err
 	}
-	return s.change(ctx, by, id, access.ActionMembers, func(a *account.Account, _ time.Time) (effect, error) {
+	return s.changeNow(ctx, by, id, access.ActionMembers, func(
+		a *account.Account, _ time.Time) (effect, error) {
 		i := a.MemberIndex(network, subject)
 		if i < 0 {
 			return effect{}, account.ErrNoMember
@@ -78,7 +79,7 @@ func (s members) RemoveMember(ctx context.Context, by access.Actor, id, network,
 	if by.Kind == access.ActorMember && by.Network == network && by.Subject == subject {
 		action = access.ActionView
 	}
-	return s.change(ctx, by, id, action, func(a *account.Account, _ time.Time) (effect, error) {
+	return s.changeNow(ctx, by, id, action, func(a *account.Account, _ time.Time) (effect, error) {
 		d, _, err := leave(a, access.Identity{Network: network, Subject: subject})
 		return d, err
 	})
@@ -99,14 +100,16 @@ func (s members) MoveMember(ctx context.Context, by access.Actor, from, to strin
 			return account.Member{}, err
 		}
 	}
-	done, err := s.log.Turn(ctx)
-	if err != nil {
-		return account.Member{}, err
+	for _, id := range slices.Sorted(slices.Values([]string{from, to})) {
+		done, err := s.log.Turn(ctx, id)
+		if err != nil {
+			return account.Member{}, err
+		}
+		defer done()
 	}
-	defer done()
 	var m account.Member
 	var source, target loaded
-	err = natsconf.Retry(ctx, func() (err error) {
+	err := natsconf.Retry(ctx, func() (err error) {
 		if source, err = s.load(ctx, by, from); err != nil {
 			return err
 		}

@@ -112,10 +112,11 @@ type requestedName struct {
 }
 
 // checkName checks a name by itself. owner is the account that should get it, zero for a new one: a name that
-// it had before and still keeps is not refused. The errors are errUnchanged if the owner has the name,
-// ErrNotAllowed for an actor who grants a name and is not an operator, and an *input.Error.
-func checkName(by access.Actor, owner account.Account, name string, grant bool,
-	now time.Time) (requestedName, error) {
+// it had before and still keeps is not refused. own are the names of Store.OwnNames. The errors are
+// errUnchanged if the owner has the name, ErrNotAllowed for an actor who grants a name and is not an
+// operator, and an *input.Error.
+func checkName(by access.Actor, owner account.Account, name string, grant bool, now time.Time,
+	own []string) (requestedName, error) {
 	if grant && by.Kind != access.ActorOperator {
 		return requestedName{}, fmt.Errorf("%w: only an operator can grant a name", access.ErrNotAllowed)
 	}
@@ -136,7 +137,7 @@ func checkName(by access.Actor, owner account.Account, name string, grant bool,
 	case grant:
 		return r, nil
 	default:
-		return r, naming.Judge(clean)
+		return r, naming.Judge(clean, own...)
 	}
 }
 
@@ -215,7 +216,7 @@ func (s accounts) GrantAccount(ctx context.Context, by access.Actor, name string
 func (s accounts) createAs(ctx context.Context, by access.Actor, name string, grant bool,
 	owners []account.Member) (account.Account, error) {
 	now := s.log.Instant()
-	r, err := checkName(by, account.Account{}, name, grant, now)
+	r, err := checkName(by, account.Account{}, name, grant, now, s.own)
 	if err != nil {
 		return account.Account{}, err
 	}
@@ -239,7 +240,7 @@ func (s accounts) createAs(ctx context.Context, by access.Actor, name string, gr
 	if err := s.checkNoLookalike(ctx, r, "", now); err != nil {
 		return account.Account{}, err
 	}
-	done, err := s.log.Turn(ctx)
+	done, err := s.log.Turn(ctx, account.IDOf(r.name))
 	if err != nil {
 		return account.Account{}, err
 	}
@@ -311,7 +312,7 @@ type Doubt struct {
 
 // Doubts reads the names of all accounts and returns those that would be refused today and that no operator
 // has granted. It opens no secret. Its errors are natsconf's.
-func Doubts(ctx context.Context, c *natsconf.Conn) ([]Doubt, error) {
+func Doubts(ctx context.Context, c *natsconf.Conn, own ...string) ([]Doubt, error) {
 	entries, err := entry.List(ctx, c, topology.BucketAccounts, ">")
 	if err != nil {
 		return nil, err
@@ -323,7 +324,7 @@ func Doubts(ctx context.Context, c *natsconf.Conn) ([]Doubt, error) {
 		if !a.Exists() || a.Granted {
 			continue
 		}
-		_, err := checkName(access.Operator(""), account.Account{}, a.Name, false, time.Time{})
+		_, err := checkName(access.Operator(""), account.Account{}, a.Name, false, time.Time{}, own)
 		if err != nil {
 			doubts = append(doubts, Doubt{a, err.Error()})
 		}

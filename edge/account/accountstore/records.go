@@ -13,7 +13,6 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit"
-	"verifyd/edge/account/audit/life"
 	"verifyd/edge/account/entry"
 	"verifyd/edge/account/grant"
 	"verifyd/edge/account/record"
@@ -33,6 +32,7 @@ type records struct {
 	log        *audit.Log
 	grants     *grant.Store
 	unreadable func(error) // see Store.ReportUnreadable
+	own        []string    // see Store.OwnNames
 }
 
 func (s *records) account(ctx context.Context, id string) (record.Account, entry.Entry, error) {
@@ -67,25 +67,27 @@ type effect struct {
 	detail   map[string]string
 }
 
-// takingAway are changes that cannot wait for a newer build, which has put more into the record than this one
-// knows.
-var takingAway = []string{audit.MemberRemoved, life.Disabled, life.DeletionAsked, life.Deleted}
-
 // errUnchanged is what an edit returns that finds nothing to do.
 var errUnchanged = errors.New("unchanged")
 
-// change lets edit alter an account, if the actor may, and stores it with the record of the change. It starts
-// over when another change came first, so that edit may run several times. The errors are edit's,
-// ErrNoAccount, ErrNotAllowed, and that of a record that a newer build has written.
+// change is changeNow in the account's turn.
 func (s *records) change(ctx context.Context, by access.Actor, id string, action access.Action,
 	edit func(*account.Account, time.Time) (effect, error)) (account.Account, error) {
-	done, err := s.log.Turn(ctx)
+	done, err := s.log.Turn(ctx, id)
 	if err != nil {
 		return account.Account{}, err
 	}
 	defer done()
+	return s.changeNow(ctx, by, id, action, edit)
+}
+
+// changeNow lets edit alter an account, if the actor may, and stores it with the record of the change. It
+// starts over when another change came first, so that edit may run several times. The errors are edit's,
+// ErrNoAccount, ErrNotAllowed, and that of a record that a newer build has written.
+func (s *records) changeNow(ctx context.Context, by access.Actor, id string, action access.Action,
+	edit func(*account.Account, time.Time) (effect, error)) (account.Account, error) {
 	var a record.Account
-	err = natsconf.Retry(ctx, func() (err error) {
+	err := natsconf.Retry(ctx, func() (err error) {
 		var e entry.Entry
 		if a, e, err = s.readForChange(ctx, by, id, action); err != nil {
 			return err
@@ -95,7 +97,7 @@ func (s *records) change(ctx context.Context, by access.Actor, id string, action
 			return err
 		}
 		if err = record.AccountRewritable(e.Value); err != nil &&
-			!slices.Contains(takingAway, d.what) {
+			!(audit.Record{What: d.what}).TakesAway() {
 			return fmt.Errorf("account %s: %w", id, err)
 		}
 		data, err := s.encode(ctx, by, &a, d)

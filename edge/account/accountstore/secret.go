@@ -60,7 +60,7 @@ func (s accounts) RotateSecret(ctx context.Context, by access.Actor, id string,
 // EndRotation ends the overlap of a rotation now: the old secret signs no more. Its errors are
 // ErrNotRotating, ErrNoAccount and ErrNotAllowed.
 func (s accounts) EndRotation(ctx context.Context, by access.Actor, id string) (account.Account, error) {
-	return s.change(ctx, by, id, access.ActionSecrets, func(
+	return s.changeNow(ctx, by, id, access.ActionSecrets, func(
 		a *account.Account, now time.Time) (effect, error) {
 		if len(a.Signing(now)) < 2 {
 			return effect{}, account.ErrNotRotating
@@ -96,8 +96,8 @@ func hostOf(address string) string {
 	return timeline.URLHost(address)
 }
 
-// RevealSecrets returns the secrets that sign now, the current one first, and writes down who asked. Its
-// errors are ErrNoAccount and ErrNotAllowed.
+// RevealSecrets returns the secrets that sign now, the current one first, and writes down who asked, unless
+// that is the last record, of the same day. Its errors are ErrNoAccount and ErrNotAllowed.
 func (s accounts) RevealSecrets(ctx context.Context, by access.Actor, id string) ([]account.Secret, error) {
 	a, _, err := s.account(ctx, id)
 	if err != nil {
@@ -106,7 +106,7 @@ func (s accounts) RevealSecrets(ctx context.Context, by access.Actor, id string)
 	if err := s.permit(ctx, a.Account, by, access.ActionReveal); err != nil {
 		return nil, err
 	}
-	if err := s.log.Note(ctx, by, id, audit.SecretRevealed, "", nil); err != nil {
+	if err := s.log.NoteOnceADay(ctx, by, id, audit.SecretRevealed); err != nil {
 		return nil, err
 	}
 	return a.Signing(s.now()), nil

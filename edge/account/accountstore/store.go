@@ -101,9 +101,18 @@ func (s *Store) ReportUnreadable(report func(error)) {
 	s.unreadable, s.grants.Unreadable, s.log.Unreadable = report, report, report
 }
 
+// OwnNames sets the names of the service's networks and its host, which no account gets unless an operator
+// grants it. It is called before names are judged.
+func (s *Store) OwnNames(names []string) { s.own = names }
+
 // Audit reads an account's audit log, or ServiceLog's; see audit.Log.Audit.
 func (s *Store) Audit(ctx context.Context, account, cursor string, limit int) (audit.Page, error) {
 	return s.log.Audit(ctx, account, cursor, limit)
+}
+
+// Room returns access.ErrLogFull if an account has no room for records of acts; see audit.Log.Room.
+func (s *Store) Room(ctx context.Context, by access.Actor, account string) error {
+	return s.log.Room(ctx, by, account)
 }
 
 // Note writes a record of an act that changed nothing in the account; see audit.Log.Note.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,32 +32,25 @@ const writeWithin = 12 * time.Second
 type Log struct {
 	// Unreadable, if set, is called for each record that a list leaves out because it cannot be read.
 	Unreadable func(error)
+	// Most is how many records one account may have; fewer than maxRecords in tests.
+	Most int64
 
-	conn     *natsconf.Conn
-	now      func() time.Time
-	changing chan struct{} // holds one: the caller that has the turn
+	conn  *natsconf.Conn
+	now   func() time.Time
+	turns turns
 }
+
+// maxRecords bounds the records of one account, each of about 2.5 KB and kept for 400 days: 50 changes a day.
+// Without a bound, one account's members could fill the store of all.
+const maxRecords = 20_000
 
 // New returns a log; now is the clock of the process that makes changes.
 func New(c *natsconf.Conn, now func() time.Time) *Log {
-	return &Log{conn: c, now: now, changing: make(chan struct{}, 1)}
+	return &Log{conn: c, now: now, Most: maxRecords, turns: turns{of: map[string]*turn{}}}
 }
 
 // Instant returns the instant of a change, as it is stored.
 func (l *Log) Instant() time.Time { return l.now().UTC().Truncate(time.Millisecond) }
-
-// Turn waits until no other change of this process is under way. Changes of other processes meet in the
-// compare-and-set; without turns, hundreds at once here would race for each number of the audit log. Whoever
-// has the turn keeps all others waiting, among them the revocation of a leaked key, so what needs many reads
-// is done before.
-func (l *Log) Turn(ctx context.Context) (done func(), err error) {
-	select {
-	case l.changing <- struct{}{}:
-		return func() { <-l.changing }, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("wait for another change: %w: %w", natsconf.ErrUnavailable, ctx.Err())
-	}
-}
 
 func subject(account string, number int64) string {
 	return "audit." + account + "." + strconv.FormatInt(number, 10)
@@ -64,11 +58,14 @@ func subject(account string, number int64) string {
 
 func subjects(account string) string { return "audit." + account + ".*" }
 
-// Draft makes a record with the next free number.
+// Draft makes a record with the next free number. Its errors are access.ErrLogFull and natsconf's.
 func (l *Log) Draft(ctx context.Context, by access.Actor, account, what, on string,
 	detail map[string]string) (*Record, error) {
 	now := l.Instant()
 	last, err := l.Last(ctx, account)
+	if most := l.mostFor(by, what); err == nil && most > 0 && last >= most {
+		err = l.checkFull(ctx, account, last, most)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -78,6 +75,40 @@ func (l *Log) Draft(ctx context.Context, by access.Actor, account, what, on stri
 		Version: entry.Version, ID: rand.Text(), Number: last + 1, At: now, Account: account, Who: by,
 		What: what, On: on, Detail: detail,
 	}, nil
+}
+
+// Room returns access.ErrLogFull if an actor's ordinary changes of an account are refused. It is for acts
+// that are recorded when they are done.
+func (l *Log) Room(ctx context.Context, by access.Actor, account string) error {
+	_, err := l.Draft(ctx, by, account, "", "", nil)
+	return err
+}
+
+// mostFor returns how many records an account may have for another one to be written; 0: any number.
+// Operators' changes have no bound, nor has what takes a right away. What undoes what another has done, and
+// what is done already, has as many again.
+func (l *Log) mostFor(by access.Actor, what string) int64 {
+	switch {
+	case by.Kind == access.ActorOperator, Record{What: what}.TakesAway():
+		return 0
+	case slices.Contains(undoing, what):
+		return 2 * l.Most
+	}
+	return l.Most
+}
+
+// checkFull refuses another record after the last one, if the account has as many as it may have. The error
+// is access.ErrLogFull.
+func (l *Log) checkFull(ctx context.Context, id string, last, most int64) error {
+	m, err := l.conn.Next(ctx, topology.StreamAudit, subjects(id), 1)
+	if err != nil {
+		return fmt.Errorf("read the audit log: %w", err)
+	}
+	number, err := strconv.ParseInt(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:], 10, 64)
+	if err == nil && last-number+1 >= most {
+		return access.ErrLogFull
+	}
+	return nil // what no verifyd wrote is first
 }
 
 // Last returns the number of an account's newest record, whichever build wrote it; 0 if there is none. What

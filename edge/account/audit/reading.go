@@ -96,7 +96,7 @@ func (l *Log) Note(ctx context.Context, by access.Actor, id, what, on string,
 	if !account.IsID(id) && id != ServiceLog {
 		return account.ErrNoAccount
 	}
-	done, err := l.Turn(ctx)
+	done, err := l.Turn(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -106,6 +106,19 @@ func (l *Log) Note(ctx context.Context, by access.Actor, id, what, on string,
 		return err
 	}
 	return l.write(ctx, r)
+}
+
+// NoteOnceADay is Note for what somebody may do all day: if the account's last record says the same of the
+// same actor and day (UTC), there is no second one.
+func (l *Log) NoteOnceADay(ctx context.Context, by access.Actor, id, what string) error {
+	const day = 24 * time.Hour
+	if m, err := l.conn.Last(ctx, topology.StreamAudit, subjects(id)); err == nil {
+		r, err := decodeRecord(m.Data)
+		if err == nil && r.What == what && r.Who == by && r.At.Truncate(day).Equal(l.now().Truncate(day)) {
+			return nil
+		}
+	}
+	return l.Note(ctx, by, id, what, "", nil)
 }
 
 // MadeBy returns who made an account and when, according to its audit log. known is false if the log does not

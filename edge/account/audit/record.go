@@ -2,9 +2,11 @@ package audit
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"verifyd/edge/account/access"
+	"verifyd/edge/account/audit/life"
 )
 
 // What was done, according to a record. On names the object: a key's id, an identity as "network:subject", an
@@ -60,6 +62,23 @@ const (
 	// NoticesSet: Detail: from, to: host and port of the address that notices are posted to
 	NoticesSet = "notices.set"
 )
+
+// takingAway are the changes that take a right away. Nothing keeps them: neither that a newer build has put
+// more into a record than this one knows, nor that the log is full.
+var takingAway = []string{
+	KeyWasRevoked, RotationEnded, MemberRemoved, InviteWithdrawn, LinkRevoked, life.Disabled,
+	life.DeletionAsked, life.Deleted,
+}
+
+// undoing are the changes by which owners undo what a member has done, and the acts that are recorded when
+// they are done.
+var undoing = []string{
+	KeyWasRolled, SecretRotated, RoleChanged, life.Restored, LinkRedeemed, CallbackSent, CallbackTested,
+	OutcomesSeen,
+}
+
+// TakesAway reports whether the change of a record takes a right away.
+func (r Record) TakesAway() bool { return slices.Contains(takingAway, r.What) }
 
 // ServiceLog replaces an account's id in the audit log, for records that concern the whole service: who is an
 // operator, and which receiver hosts are paused.

@@ -210,13 +210,8 @@ func (s *Store) decide(ctx context.Context, by access.Actor, what string, of Gra
 	if err := s.mayGrant(ctx, of); err != nil {
 		return err
 	}
-	done, err := s.log.Turn(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
 	var g Grant
-	err = natsconf.Retry(ctx, func() error {
+	err := natsconf.Retry(ctx, func() error {
 		found, revision, err := s.grant(ctx, of)
 		if err != nil && !errors.Is(err, of.none()) {
 			return err

@@ -5,6 +5,7 @@
 //
 //   - A name is stored in one form (Clean): NFKC, one space between words, none around.
 //   - A name has no invisible characters: control and format characters, marks of direction, fillers.
+//   - A name has the letters of scripts in everyday use (UTS 39 §3.1), and punctuation; no symbols.
 //   - A name is of one script, or of those that are written together (UTS 39 §5.2, "highly restrictive").
 //   - Two names that look alike are one name (Look): by the skeleton of UTS 39 §4, whatever their case,
 //     spaces, punctuation and accents.
@@ -72,17 +73,22 @@ func Check(name string) (string, error) {
 	return clean, nil
 }
 
-// Judge refuses a name, in the form in which it is stored, that deceives by itself. An operator may grant it
-// all the same. The error is an *input.Error.
-func Judge(clean string) error {
-	if IsReserved(clean) {
+// Judge refuses a name, in the form in which it is stored, that deceives by itself. own are the names of the
+// service's own: of its identity networks, and its host. An operator may grant the name all the same. The
+// error is an *input.Error.
+func Judge(clean string, own ...string) error {
+	if claims(clean) {
+		return wrong("%q claims to be verified, which only the operator can say of a name; leave that out, "+
+			"for example %q. Only the operator can grant it", clean, example)
+	}
+	if IsReserved(clean, own...) {
 		return wrong("%q is reserved, since users would take it for an identity network, a platform or this "+
 			"service; choose a name of your own, for example %q. Only the operator can grant "+
 			"it", clean, example)
 	}
-	if claims(clean) {
-		return wrong("%q claims to be verified, which only the operator can say of a name; leave that out, "+
-			"for example %q. Only the operator can grant it", clean, example)
+	if r, found := outside(clean); found {
+		return wrong("%q has the character %q (%U), which looks like others, or is a symbol; leave it out. "+
+			"Only the operator can grant it", clean, r, r)
 	}
 	if scripts := mixed(clean); scripts != "" {
 		return wrong("%q mixes letters of %s, and letters of different scripts look alike; write it in one "+

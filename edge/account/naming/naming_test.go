@@ -76,6 +76,10 @@ func TestReserved(t *testing.T) {
 	reserved := []string{
 		"verifyd", "Admin", "Support", "Official", "Discord Support", "The Official Discord " +
 			"Team", "discord.com",
+		"Friends of Discord", "Harbor Discord", "Steam Engine Club", "Sign in with Discord", "Discord™",
+		"Google LLC", "Dis cord Club", "the D1sc0rd-club",
+		"Friends of D.i.s.c.o.r.d", "DiscordClub", "SteamCommunity", "Discord2024 Club",
+		"Fans of D|scord", "D i s c o r d Club", "Ｇｏｏｇｌｅ Club",
 		"Steаm", "STEAM Admin", "Verified by Discord", "Discord 2", "VerifydAdmin", "\u0392luesky", "Ｄｉｓｃｏｒｄ",
 	}
 	_, err := netsettings.ParseFile([]byte("- kind: nothing")) // says which networks are known by name
@@ -98,9 +102,9 @@ func TestReserved(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		"Harbor Guild", "Unverified", "Friends of Discord", "Team", "The Team", "Metal", "Modern", "Steam " +
-			"Engine Club", "Acme Support",
-		"Lol", "7", "!!!", "Applebee", "Harbor Discord", "東京クラブ", "Москва", "Tokyo 東京 クラブ", "서울 " +
+		"Harbor Guild", "Unverified", "Team", "The Team", "Metal", "Modern", "Discordia", "Acme Support",
+		"Harbor Guild (EU)", "Tom’s Place – 24/7", "C++ & C#", "ガラス・クラブ",
+		"Lol", "7", "!!!", "Applebee", "東京クラブ", "Москва", "Tokyo 東京 クラブ", "서울 " +
 			"Club", "Ελλάδα 24",
 	} {
 		if err := naming.Judge(name); err != nil {
@@ -139,4 +143,41 @@ func FuzzNames(f *testing.F) {
 
 func isASCII(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r > unicode.MaxASCII })
+}
+
+// The names of the service's own networks, and its host, are reserved as those are that everybody knows.
+func TestNamesOfTheServiceAreReserved(t *testing.T) {
+	t.Parallel()
+	own := []string{"harbor-sso", "Harbor Club Login", "verify.example.com"}
+	for name, want := range map[string]bool{
+		"Harbor-SSO": true, "HarborSS0": true, "Harbor SSO Team": true, "harb0r club login": true,
+		"verify example com": true, "Harbor Club Login Team": true,
+		"Harbor Guild": false, "Harbor Club": false, "example.com": false,
+	} {
+		if got := naming.IsReserved(naming.Clean(name), own...); got != want {
+			t.Errorf("%q is reserved: %t", name, got)
+		}
+	}
+}
+
+// Names have no letters that only look like others, and no symbols (UTS 39 §3.1); what people write in
+// everyday scripts is theirs.
+func TestCharactersOfNames(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{
+		"\u1d00cm\u1d07", "Harbor \u2764", "Harbor \U0001f600", "Guild \u2122\u00ae", "\u2c60arbor",
+		"Harbor\u2192", "\ua731team", "\u0261uild",
+	} {
+		if err := naming.Judge(naming.Clean(name)); err == nil {
+			t.Errorf("%q is free", name)
+		}
+	}
+	for _, name := range []string{
+		"Žluťoučký kůň", "Ελλάδα", "Київ", "नमस्ते", "ไทย", "עברית", "العربية", "한국어", "漢字",
+		"தமிழ்", "Đà Nẵng", "Übergrößen",
+	} {
+		if err := naming.Judge(naming.Clean(name)); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
 }

@@ -77,7 +77,7 @@ func (h *Handler) showUndelivered(w http.ResponseWriter, r *http.Request, v site
 	}
 	cursor := page.Single(q, "cursor")
 	var next string
-	err := h.InSlot(v.Account.ID, func() (err error) {
+	err := h.InSlot(v, func() (err error) {
 		next, err = h.findUndelivered(ctx, v.Account.ID, cursor, &d)
 		return err
 	})

@@ -99,6 +99,9 @@ func (t *notifier) run(ctx context.Context, changed <-chan struct{}) {
 	for t.sendOnce(ctx) {
 		select {
 		case <-changed:
+			if !t.may() {
+				return
+			}
 		case <-poll.C:
 			if !t.may() {
 				return

@@ -50,10 +50,10 @@ func (h *Handler) Routes() []web.Route {
 		paths.Get(pathRoll, h.Read(access.ActionKeys, k.showRoll)),
 		paths.Post(pathRoll, h.Mutate(access.ActionKeys, k.rollKey)),
 		paths.Get(pathRevoke, h.Read(access.ActionKeys, k.showRevoke)),
-		paths.Post(pathRevoke, h.Mutate(access.ActionKeys, k.revokeKey)),
+		paths.Post(pathRevoke, h.Submit(access.ActionKeys, k.revokeKey)),
 
 		paths.Get(paths.Sessions, view(s.showSessions)),
-		paths.Post(pathFind, h.Mutate(access.ActionView, s.find)),
+		paths.Post(pathFind, h.Submit(access.ActionView, s.find)),
 		paths.Get(pathExport, h.Read(access.ActionExport, s.export)),
 		paths.Get(pathSession, view(s.showSession)),
 		paths.Get(pathLive, view(s.live)),
@@ -61,14 +61,14 @@ func (h *Handler) Routes() []web.Route {
 		paths.Get(paths.Signing, view(g.showSigning)),
 		paths.Post(pathReveal, h.Mutate(access.ActionReveal, g.reveal)),
 		paths.Post(pathRotate, h.Mutate(access.ActionSecrets, g.rotate)),
-		paths.Post(pathEndOverlap, h.Mutate(access.ActionSecrets, g.endOverlap)),
+		paths.Post(pathEndOverlap, h.Submit(access.ActionSecrets, g.endOverlap)),
 
 		paths.Get(paths.Members, view(m.showMembers)),
 		paths.Post(pathInvites, h.Mutate(access.ActionMembers, m.invite)),
-		paths.Post(pathWithdraw, h.Mutate(access.ActionMembers, m.withdraw)),
+		paths.Post(pathWithdraw, h.Submit(access.ActionMembers, m.withdraw)),
 		paths.Post(pathRole, h.Mutate(access.ActionMembers, m.setRole)),
 		paths.Get(pathRemove, view(m.showRemove)), // who may do it depends on who is removed
-		paths.Post(pathRemove, h.Mutate(access.ActionView, m.removeMember)),
+		paths.Post(pathRemove, h.Submit(access.ActionView, m.removeMember)),
 
 		paths.Get(paths.Usage, view(a.showUsage)),
 		paths.Get(paths.Quickstart, view(a.showQuickstart)),
@@ -76,7 +76,7 @@ func (h *Handler) Routes() []web.Route {
 		paths.Get(paths.Settings, view(a.showSettings)),
 		paths.Post(pathName, h.Mutate(access.ActionAccount, a.rename)),
 		paths.Get(pathDelete, h.Read(access.ActionAccount, a.showDelete)),
-		paths.Post(pathDelete, h.Mutate(access.ActionAccount, a.askDeletion)),
+		paths.Post(pathDelete, h.Submit(access.ActionAccount, a.askDeletion)),
 		paths.Post(pathRestore, h.Mutate(access.ActionRestore, a.restore)),
 	}
 }

@@ -57,7 +57,7 @@ func (h sessionPages) drawSessions(w http.ResponseWriter, r *http.Request, v sit
 	q := h.query(v.Account.ID, f)
 	q.Cursor = page.Single(r.URL.Query(), "cursor")
 	var list lists.Page
-	err := h.InSlot(v.Account.ID, func() (err error) {
+	err := h.InSlot(v, func() (err error) {
 		list, err = h.listPage(r.Context(), q)
 		return err
 	})
@@ -129,7 +129,7 @@ func (h sessionPages) export(w http.ResponseWriter, r *http.Request, v site.Visi
 	err := h.exports.Write(w, r, export.Export{
 		Format: f, Query: h.query(v.Account.ID, h.readFilters(values, v.Account.ID)), List: h.listPage,
 		May:  func() error { return h.StillMay(r, v, access.ActionExport) },
-		Of:   []string{v.Account.ID, v.Person()},
+		Of:   v.Owners(),
 		File: "sessions." + string(f),
 	})
 	switch {

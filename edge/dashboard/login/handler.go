@@ -71,6 +71,7 @@ type Handler struct {
 	Config
 
 	flows    flow.Cookies
+	codes    flow.Codes
 	browsers flow.Browsers
 	making   *limit.Making // of accounts, by identity
 }
@@ -90,10 +91,14 @@ func New(s *site.Site, c Config) (*Handler, error) {
 		Site: s, Config: c,
 		flows: flow.NewCookies(flow.Config{
 			Cookies: s.Cookies, Box: c.Key.Box(flowUse), Name: flowCookie, Path: paths.Login,
-			Max: maxFlows, Life: flowLife, Now: s.Now,
+			Max: maxFlows, Now: s.Now,
 		}),
 		browsers: flow.Browsers{
 			Cookies: s.Cookies, Name: browserCookie, Path: paths.Login, Life: flowLife,
+		},
+		codes: flow.Codes{
+			Store: c.Sessions, Attempts: c.Attempts, Trip: limit.TripDashboard, Within: finishWithin,
+			Now: s.Now, Log: s.Log,
 		},
 		making: limit.NewMaking(),
 	}, nil

@@ -75,7 +75,7 @@ func (h *Handler) leave(w http.ResponseWriter, r *http.Request) {
 	}
 	f := flow.Flow{
 		About: paths.SafeNext(page.Single(r.PostForm, "next")), Network: n.ID(),
-		Attempt:  h.flows.NewAttempt(),
+		Attempt:  network.NewAttempt(),
 		IssuedAt: h.Now(),
 		Browser:  flow.BrowserHash(h.browsers.Know(w, h.browsers.Of(r)), browserUse),
 	}
@@ -113,12 +113,15 @@ const finishWithin = 25 * time.Second
 // finish answers GET /dashboard/login/{network}/callback, the browser's way back from the identity network.
 func (h *Handler) finish(w http.ResponseWriter, r *http.Request) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil || r.Method == http.MethodPost { // a form comes without the flow's cookie
-		h.DrawProblem(w, nil, problemLost)
-		return
+	if r.Method == http.MethodPost {
+		q = nil // a form comes without the flow's cookie
 	}
 	f, ok := h.find(w, r, q.Get("state"))
-	if !ok {
+	if !ok || err != nil {
+		if !h.codes.Spend(r, q) {
+			page.SeeOther(w, r.URL.EscapedPath()) // without the code
+			return
+		}
 		h.DrawProblem(w, nil, problemLost)
 		return
 	}
@@ -130,13 +133,22 @@ func (h *Handler) finish(w http.ResponseWriter, r *http.Request) {
 	// The code can be posted only once, so what follows continues even if the browser does not wait.
 	ctx, cancel := wait.For(context.WithoutCancel(r.Context()), finishWithin)
 	defer cancel()
-	switch err := h.Sessions.RedeemLogin(ctx, flow.Hash(f.Attempt.State), f.IssuedAt.Add(flowLife)); {
+	switch err := h.Sessions.RedeemUntil(ctx, flow.Hash(f.Attempt.State), f.IssuedAt.Add(flowLife)); {
 	case errors.Is(err,
 		sessions.ErrRedeemed): // a reload of the return: the login that it made is in the cookie
 		page.SeeOther(w, h.Prefix+f.About)
 		return
 	case err != nil:
 		h.Fail(w, r, nil, err)
+		return
+	}
+	spent, err := h.codes.Spent(ctx, q)
+	if err != nil {
+		h.Fail(w, r, nil, err)
+		return
+	}
+	if spent {
+		h.failed(w, f.Network, errElsewhere)
 		return
 	}
 	who, err := h.judge(ctx, f, q, r.PathValue("network"))
@@ -155,28 +167,18 @@ func (h *Handler) finish(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// find returns the flow that a return with this state belongs to. The flow of another browser is not found:
-// its attempt is spent, so that the address in this browser logs nobody in, and its code is not posted.
+// find returns the flow that a return with this state belongs to. The flow of another browser is not found,
+// and its code is not posted.
 func (h *Handler) find(w http.ResponseWriter, r *http.Request, state string) (flow.Flow, bool) {
 	f, ok := h.flows.Find(w, r, state)
-	switch {
-	case ok && h.Now().After(f.IssuedAt.Add(flowLife)):
+	if !ok || h.Now().After(f.IssuedAt.Add(flowLife)) {
 		return flow.Flow{}, false
-	case ok && h.browsers.Began(r, f.Browser, browserUse):
-		return f, true
-	case ok:
+	}
+	if !h.browsers.Began(r, f.Browser, browserUse) {
 		h.Attempts.OtherBrowser(limit.TripDashboard)
-	}
-	if !h.flows.Made(state) || !h.Attempts.MayVoid(flow.Hash(state), h.Now()) {
 		return flow.Flow{}, false
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), finishWithin)
-	defer cancel()
-	err := h.Sessions.RedeemLogin(ctx, flow.Hash(state), h.Now().Add(flowLife))
-	if err != nil && !errors.Is(err, sessions.ErrRedeemed) {
-		h.Log.Warn().Err(err).Msg("an attempt whose return came to another browser could not be spent")
-	}
-	return flow.Flow{}, false
+	return f, true
 }
 
 // bounded limits the attempts to log in that an address may start.
@@ -202,6 +204,9 @@ func (h *Handler) drawOften(w http.ResponseWriter, wait time.Duration, then stri
 	}
 	h.DrawProblem(w, nil, p)
 }
+
+// errElsewhere: the code of a return came to another browser before.
+var errElsewhere = errors.New("the code came to another browser before")
 
 // errMixUp: a return came at another network's address, or at one that is no longer configured.
 var errMixUp = errors.New("the return belongs to another network")

@@ -46,7 +46,8 @@ var (
 		Status: http.StatusBadRequest, Heading: "We lost track of your login",
 		Lead: "This browser did not send back the cookie that your login began with. This happens when " +
 			"cookies are blocked, or when too much time has passed.",
-		Next: "Allow cookies for this site, then log in again.",
+		Next: "Allow cookies for this site, then log in again. Never give anyone the address of this page: " +
+			"with it they could log in as you.",
 	}
 	problemLoginLink = site.Problem{
 		Status: http.StatusGone, Heading: "This login link cannot be used",

@@ -11,25 +11,24 @@ import (
 // Routes returns the route table. GET includes HEAD, except for the return from an identity network: a HEAD
 // there would spend the attempt.
 func (h *Handler) Routes() []web.Route {
-	outside := func(next http.HandlerFunc) http.Handler { return page.Guard(h.HTTPS, next) }
 	posted := func(next http.HandlerFunc) http.Handler { return h.Posted(next) }
 	a := accounts{h}
 	return []web.Route{
-		paths.Get(paths.Root, outside(h.root)),
-		paths.Get(paths.Root+"/", outside(h.root)), // as people type it
-		paths.Get(paths.Login, outside(h.showLogin)),
+		paths.Get(paths.Root, page.Guard(h.root)),
+		paths.Get(paths.Root+"/", page.Guard(h.root)), // as people type it
+		paths.Get(paths.Login, page.Guard(h.showLogin)),
 		paths.Post(paths.Login, h.Posted(h.bounded(h.leave))),
-		paths.Get(ReturnPath, outside(h.finish)),
-		paths.Post(ReturnPath, outside(h.finish)),
+		paths.Get(ReturnPath, page.Guard(h.finish)),
+		paths.Post(ReturnPath, page.Guard(h.finish)),
 		{Method: http.MethodHead, Path: ReturnPath, Name: paths.RouteName(ReturnPath),
-			Handler: outside(refuseHead)},
-		paths.Get(pathLink, outside(h.showLink)),
+			Handler: page.Guard(refuseHead)},
+		paths.Get(pathLink, page.Guard(h.showLink)),
 		paths.Post(pathLink, h.Posted(h.bounded(h.redeemLink))),
 		paths.Post(pathLogout, posted(h.logout)),
 
-		paths.Get(paths.Invite, outside(a.showInvite)),
+		paths.Get(paths.Invite, page.Guard(a.showInvite)),
 		paths.Post(paths.Invite, posted(a.acceptInvite)),
-		paths.Get(paths.NewAccount, outside(a.showNewAccount)),
+		paths.Get(paths.NewAccount, page.Guard(a.showNewAccount)),
 		paths.Post(paths.NewAccount, posted(a.makeAccount)),
 		paths.Post(pathAccount, posted(a.chooseAccount)),
 	}

@@ -5,8 +5,8 @@
 //  1. A cookie holds a random token; the store holds its SHA-256. A copy of the store logs nobody in.
 //  2. Every login has a token of its own, made at that login. A login that has ended stays ended: its entry
 //     is removed, and a request that presents the token again is not logged in.
-//  3. A login lives for Lifetime, however much it is used. The instant in the record decides, not the
-//     bucket's TTL.
+//  3. A login lives for Lifetime, however much it is used, and ends after Idle without use. The instants in
+//     the record decide, not the bucket's TTL.
 //  4. EndAll ends every login of one identity on every edge at once: it changes that identity's epoch, which
 //     each login remembers.
 //  5. A value that one request passes to the next, a parcel, is sealed, bound to its login and read once.
@@ -32,10 +32,14 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// Lifetime is how long a login lives.
-const Lifetime = topology.LoginTTL
-
 const (
+	// Lifetime is how long a login lives.
+	Lifetime = topology.LoginTTL
+	// Idle is how long a login lives that is not used. Builds that do not know it keep it alive for Lifetime.
+	Idle = 2 * time.Hour
+	// usedEvery is how often a use is stored.
+	usedEvery = 5 * time.Minute
+
 	tokenBytes    = 32
 	tokenLen      = 43 // tokenBytes in unpadded base64url
 	recordVersion = 1
@@ -69,9 +73,11 @@ type Login struct {
 	Account  string `json:"account,omitempty"` // id of the selected account
 
 	CreatedAt time.Time `json:"created_at"`
+	UsedAt    time.Time `json:"used_at,omitzero"` // a use of it, the last one or up to usedEvery before
 
-	digest string // of the token; names the login in the store
-	epoch  string
+	digest   string // of the token; names the login in the store
+	epoch    string
+	revision uint64 // of its entry
 }
 
 type record struct {
@@ -146,8 +152,8 @@ func (s *Store) Find(ctx context.Context, token string) (Login, error) {
 		return Login{}, ErrNotLoggedIn // of a newer build: log in again
 	}
 	l := r.Login
-	l.digest, l.epoch = digest(token), r.Epoch
-	if !s.now().Before(l.CreatedAt.Add(Lifetime)) {
+	l.digest, l.epoch, l.revision = digest(token), r.Epoch, e.Revision
+	if now := s.now(); !now.Before(l.CreatedAt.Add(Lifetime)) || !now.Before(l.used().Add(Idle)) {
 		return Login{}, ErrNotLoggedIn
 	}
 	// An epoch that has aged out is older than every login that lives.
@@ -160,24 +166,54 @@ func (s *Store) Find(ctx context.Context, token string) (Login, error) {
 	return l, nil
 }
 
-// Choose changes the selected account of a login.
-func (s *Store) Choose(ctx context.Context, l Login, account string) error {
-	e, err := s.get(ctx, sessionKey(l.digest))
-	if errors.Is(err, natsconf.ErrNotFound) {
-		return ErrNotLoggedIn // ended meanwhile: it must not come back by a write
+// used returns when the login is known to have been used last.
+func (l Login) used() time.Time {
+	if l.UsedAt.IsZero() {
+		return l.CreatedAt
 	}
-	if err != nil {
-		return unavailable("read the login", err)
+	return l.UsedAt
+}
+
+// Use keeps a login, as Find has returned it, from ending for want of use. A change of it that came in
+// between is a use that is stored with the next.
+func (s *Store) Use(ctx context.Context, l Login) error {
+	now := s.now()
+	if now.Before(l.used().Add(usedEvery)) {
+		return nil
 	}
-	l.Account = account
+	l.UsedAt = now.UTC().Truncate(time.Millisecond)
 	data, err := encode(l)
 	if err != nil {
 		return err
 	}
-	if err := s.put(ctx, sessionKey(l.digest), data, e.Revision); err != nil {
-		return unavailable("store the login", err)
+	err = s.put(ctx, sessionKey(l.digest), data, l.revision)
+	if err != nil && !errors.Is(err, natsconf.ErrConflict) {
+		return unavailable("store the use of the login", err)
 	}
 	return nil
+}
+
+// Choose changes the selected account of a login, which is a use of it.
+func (s *Store) Choose(ctx context.Context, l Login, account string) error {
+	l.Account, l.UsedAt = account, s.now().UTC().Truncate(time.Millisecond)
+	data, err := encode(l)
+	if err != nil {
+		return err
+	}
+	return natsconf.Retry(ctx, func() error { // a use may be stored in between
+		e, err := s.get(ctx, sessionKey(l.digest))
+		if errors.Is(err, natsconf.ErrNotFound) {
+			return ErrNotLoggedIn // ended meanwhile: it must not come back by a write
+		}
+		if err != nil {
+			return unavailable("read the login", err)
+		}
+		err = s.put(ctx, sessionKey(l.digest), data, e.Revision)
+		if err != nil && !errors.Is(err, natsconf.ErrConflict) {
+			return unavailable("store the login", err)
+		}
+		return err
+	})
 }
 
 // End ends a login. A repeat is harmless.

@@ -204,3 +204,51 @@ func TestParcelWaitsWhileTheStoreTakesNothing(t *testing.T) {
 		t.Errorf("twice: %v", err)
 	}
 }
+
+// A use is stored at most every few minutes, and never over a change of the login, or its end.
+func TestUsesAreStoredSometimes(t *testing.T) {
+	s, conn, now := start(t)
+	token, l := begin(t, s, ada)
+	writes := func() uint64 {
+		t.Helper()
+		stream, err := conn.JS.Stream(t.Context(), topology.BucketStream(topology.BucketLogins))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stream.CachedInfo().State.LastSeq
+	}
+	use := func(l logins.Login, want uint64) {
+		t.Helper()
+		before := writes()
+		if err := s.Use(t.Context(), l); err != nil {
+			t.Fatal(err)
+		}
+		if n := writes() - before; n != want {
+			t.Errorf("a use is %d writes, want %d", n, want)
+		}
+	}
+	use(l, 0)
+	*now = now.Add(5 * time.Minute)
+	use(l, 1)
+	use(l, 0) // another request had read it before
+	l, err := s.Find(t.Context(), token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	use(l, 0)
+	if err := s.Choose(t.Context(), l, "acc_x"); err != nil {
+		t.Fatal(err)
+	}
+	*now = now.Add(5 * time.Minute)
+	use(l, 0)
+	if l, err := s.Find(t.Context(), token); err != nil || l.Account != "acc_x" {
+		t.Errorf("%+v, %v", l, err)
+	}
+	if err := s.End(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+	use(l, 0)
+	if _, err := s.Find(t.Context(), token); !errors.Is(err, logins.ErrNotLoggedIn) {
+		t.Errorf("a login that has ended is used again: %v", err)
+	}
+}

@@ -78,7 +78,7 @@ func (h accountPages) drawAccount(w http.ResponseWriter, r *http.Request, v site
 		return
 	}
 	var d accountData
-	err := h.InSlot(site.OperatorLists, func() (err error) {
+	err := h.InOperatorSlot(func() (err error) {
 		d, err = h.accountData(ctx, a)
 		return err
 	})

@@ -44,7 +44,7 @@ func (h *Handler) drawHosts(w http.ResponseWriter, r *http.Request, v site.Visit
 	ctx, cancel := h.Within(r)
 	defer cancel()
 	d := hostsData{Lasting: lasting}
-	if err := h.InSlot(site.OperatorLists, func() error {
+	if err := h.InOperatorSlot(func() error {
 		all, err := h.Fleet(ctx)
 		if err != nil {
 			return err

@@ -65,7 +65,7 @@ func New(s *site.Site, c Config) (*Handler, error) {
 
 // read admits operators to one of their pages.
 func (h *Handler) read(next site.Page) http.Handler {
-	return page.Guard(h.HTTPS, func(w http.ResponseWriter, r *http.Request) {
+	return page.Guard(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := h.Within(r)
 		defer cancel()
 		l, err := h.Authenticate(ctx, r)
@@ -84,6 +84,7 @@ func (h *Handler) read(next site.Page) http.Handler {
 			h.DrawProblem(w, nil, problemNoOperator)
 			return
 		}
+		cancel() // next waits by itself, and may take long
 		next(w, r, v)
 	})
 }

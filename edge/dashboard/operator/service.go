@@ -35,7 +35,7 @@ func (h *Handler) showService(w http.ResponseWriter, r *http.Request, v site.Vis
 	ctx, cancel := h.Within(r)
 	defer cancel()
 	var d serviceData
-	err := h.InSlot(site.OperatorLists, func() (err error) {
+	err := h.InOperatorSlot(func() (err error) {
 		d, err = h.service(ctx)
 		return err
 	})

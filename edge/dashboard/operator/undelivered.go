@@ -59,7 +59,7 @@ func (h *Handler) showUndelivered(w http.ResponseWriter, r *http.Request, v site
 	}
 	d.Filtered = d.State+d.Host+d.Text+d.Search != ""
 	var found lists.Deliveries
-	err := h.InSlot(site.OperatorLists, func() (err error) {
+	err := h.InOperatorSlot(func() (err error) {
 		found, err = h.Sessions.FindDeliveries(ctx, h.undeliveredQuery(d))
 		return err
 	})

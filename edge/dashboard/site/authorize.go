@@ -37,9 +37,12 @@ const maxCookies = 8
 
 // Authenticate finds out who makes a request. Its errors are logins.ErrNotLoggedIn and natsconf's.
 func (s *Site) Authenticate(ctx context.Context, r *http.Request) (logins.Login, error) {
-	found := r.CookiesNamed(s.Cookies.Name(loginCookie))
-	// more than one if a neighbouring host has set its own
-	for _, c := range found[:min(len(found), maxCookies)] {
+	name := s.Cookies.Name(loginCookie)
+	found, most := r.CookiesNamed(name), maxCookies
+	if strings.HasPrefix(name, "__Host-") { // no neighbouring host can have set its own
+		most = 1
+	}
+	for _, c := range found[:min(len(found), most)] {
 		l, err := s.Logins.Find(ctx, c.Value)
 		if err == nil && l.Subject != "" && !s.leadsIn(l.Network) {
 			err = logins.ErrNotLoggedIn
@@ -47,11 +50,23 @@ func (s *Site) Authenticate(ctx context.Context, r *http.Request) (logins.Login,
 		if err == nil {
 			l, err = s.asGranted(ctx, l)
 		}
+		if err == nil && byHand(r) {
+			if err := s.Logins.Use(ctx, l); err != nil {
+				s.Log.Warn().Err(err).Msg("the use of a login is not stored")
+			}
+		}
 		if !errors.Is(err, logins.ErrNotLoggedIn) {
 			return l, err
 		}
 	}
 	return logins.Login{}, logins.ErrNotLoggedIn
+}
+
+// byHand reports whether somebody may have opened what is asked for: not so a page that keeps itself up to
+// date, which asks for no document.
+func byHand(r *http.Request) bool {
+	to := r.Header.Get("Sec-Fetch-Dest")
+	return to == "" || to == "document"
 }
 
 // leadsIn reports whether identities of a namespace can log in here: a login ends when its network is removed
@@ -172,7 +187,7 @@ type Page func(w http.ResponseWriter, r *http.Request, v Visit)
 
 // Read admits visitors who may take an action to a page.
 func (s *Site) Read(action access.Action, next Page) http.Handler {
-	return page.Guard(s.HTTPS, func(w http.ResponseWriter, r *http.Request) {
+	return page.Guard(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := s.Within(r)
 		defer cancel()
 		v, err := s.Authorize(ctx, r)
@@ -182,7 +197,7 @@ func (s *Site) Read(action access.Action, next Page) http.Handler {
 		}
 		web.EventFrom(r.Context()).Account = v.Account.ID
 		if !v.May(action) {
-			s.forbidden(w, v, action)
+			forbidden(s, w, v, action)
 			return
 		}
 		if r.Method == http.MethodGet { // a change renders no bar, or a page that was counted before
@@ -190,33 +205,52 @@ func (s *Site) Read(action access.Action, next Page) http.Handler {
 				web.EventFrom(r.Context()).Err = err // the page can do without
 			}
 		}
+		cancel() // next waits by itself, and may take long
 		next(w, r, v)
 	})
 }
 
-// Mutate is Read for changes: a form of this site, rendered for the selected account.
+// Mutate is Read for changes: a form of this site, rendered for the selected account, within the rate of
+// whoever is logged in.
 func (s *Site) Mutate(action access.Action, next Page) http.Handler {
+	return s.Submit(action, func(w http.ResponseWriter, r *http.Request, v Visit) {
+		if !TakeChange(s, w, &v, v.Login) {
+			return
+		}
+		if action == access.ActionSend { // which is recorded when it is done
+			ctx, cancel := s.Within(r)
+			err := s.Accounts.Room(ctx, v.Actor(), v.Account.ID)
+			cancel()
+			if err != nil {
+				s.Fail(w, r, &v, err)
+				return
+			}
+		}
+		next(w, r, v)
+	})
+}
+
+// Submit is Mutate without the rate, which must keep nobody from taking a right away, and from a form that
+// changes nothing.
+func (s *Site) Submit(action access.Action, next Page) http.Handler {
 	return s.Posted(s.Read(action, func(w http.ResponseWriter, r *http.Request, v Visit) {
 		if page.Single(r.PostForm, "account") != v.Account.ID {
 			s.DrawProblem(w, &v, problemOtherAccount)
 			return
 		}
-		if TakeChange(s, w, &v, v.Login) {
-			next(w, r, v)
-		}
+		next(w, r, v)
 	}))
 }
 
 // maxUploads bounds the forms with files that are read at once, each with some megabytes in memory. An
-// account and a person send one at a time.
+// owner of accounts and a person send one at a time.
 const maxUploads = 8
 
 // Upload is Mutate for a form with files of at most so many bytes. It is read once the sender is known to be
 // allowed.
 func (s *Site) Upload(action access.Action, maxBytes int64, next Page) http.Handler {
 	return s.own(s.Read(action, func(w http.ResponseWriter, r *http.Request, v Visit) {
-		release, err := s.uploads.Acquire(limit.Share{Of: v.Account.ID, Max: 1},
-			limit.Share{Of: v.Person(), Max: 1})
+		release, err := s.uploads.Acquire(v.shares(1)...)
 		if err != nil {
 			w.Header().Set("Retry-After", "1")
 			s.DrawProblem(w, &v, problemTooManyUploads)
@@ -226,7 +260,7 @@ func (s *Site) Upload(action access.Action, maxBytes int64, next Page) http.Hand
 		switch status := page.ReadUpload(w, r, maxBytes); status {
 		case 0:
 		case http.StatusRequestEntityTooLarge:
-			s.DrawProblem(w, &v, problemTooLarge)
+			s.DrawProblem(w, &v, tooLarge("file", maxBytes))
 			return
 		default:
 			s.DrawProblem(w, &v, ProblemMalformed.with(status))
@@ -245,17 +279,20 @@ func (s *Site) Upload(action access.Action, maxBytes int64, next Page) http.Hand
 // Posted refuses forms of other sites and reads the form.
 func (s *Site) Posted(next http.Handler) http.Handler {
 	return s.own(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if status := page.ReadForm(w, r, maxFormBytes); status != 0 {
+		switch status := page.ReadForm(w, r, maxFormBytes); status {
+		case 0:
+			next.ServeHTTP(w, r)
+		case http.StatusRequestEntityTooLarge:
+			s.DrawProblem(w, nil, tooLarge("form", maxFormBytes))
+		default:
 			s.DrawProblem(w, nil, ProblemMalformed.with(status))
-			return
 		}
-		next.ServeHTTP(w, r)
 	}))
 }
 
 // own refuses forms of other sites.
 func (s *Site) own(next http.Handler) http.Handler {
-	return page.Guard(s.HTTPS, func(w http.ResponseWriter, r *http.Request) {
+	return page.Guard(func(w http.ResponseWriter, r *http.Request) {
 		if err := s.csrf.Check(r); err != nil {
 			s.Log.Info().Err(err).Msg("a form of the dashboard was refused")
 			s.DrawProblem(w, nil, problemForeign)
@@ -300,6 +337,8 @@ func (s *Site) Fail(w http.ResponseWriter, r *http.Request, v *Visit, err error)
 		s.DrawProblem(w, v, problemDisabled)
 	case errors.Is(err, access.ErrNotAllowed):
 		s.DrawProblem(w, v, ProblemForbidden)
+	case errors.Is(err, access.ErrLogFull):
+		s.DrawProblem(w, v, problemLogFull)
 	case noSlot(err):
 		w.Header().Set("Retry-After", "1")
 		s.DrawProblem(w, v, problemTooManyLists)
@@ -318,7 +357,7 @@ func noSlot(err error) bool {
 	return ok || errors.Is(err, limit.ErrNoPlace)
 }
 
-func (s *Site) forbidden(w http.ResponseWriter, v Visit, action access.Action) {
+func forbidden(s *Site, w http.ResponseWriter, v Visit, action access.Action) {
 	s.Log.Info().Str("account", v.Account.ID).Str("action", string(action)).Str("role", string(v.Role)).
 		Msg("a role was not enough")
 	if v.Role.May(action) {

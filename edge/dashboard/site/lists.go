@@ -10,14 +10,12 @@ import (
 const ListTimeout = 4 * time.Second
 
 // maxLists bounds the pages that search the store at once for accounts, and maxListsEach those of one
-// account, or of the operators: as many as api.Config.MaxListing allows the API's lists by default.
+// owner, of one person, or of the operators: as many as api.Config.MaxListing allows the API's lists by
+// default.
 const (
 	maxLists     = 32
 	maxListsEach = maxLists / 4
 )
-
-// OperatorLists owns the operators' lists.
-const OperatorLists = "operators"
 
 // slots are for the pages that search the store. Those of the operators are apart: they look for the reason
 // when all others are taken.
@@ -28,12 +26,15 @@ func newSlots() slots { return slots{limit.NewPlaces(maxLists), limit.NewPlaces(
 // InSlot calls read, which searches the store for a page, in one of the slots for that. The slot is free
 // again before the page is drawn: its client may be slow. If there is none, it returns the error of
 // limit.Places.Acquire. Fail answers its errors.
-func (s slots) InSlot(whose string, read func() error) error {
-	places := s.accounts
-	if whose == OperatorLists {
-		places = s.operators
-	}
-	release, err := places.Acquire(limit.Share{Of: whose, Max: maxListsEach})
+func (s slots) InSlot(v Visit, read func() error) error {
+	return inSlot(s.accounts, read, v.shares(maxListsEach)...)
+}
+
+// InOperatorSlot is InSlot for the operators' pages.
+func (s slots) InOperatorSlot(read func() error) error { return inSlot(s.operators, read) }
+
+func inSlot(places *limit.Places, read func() error, shares ...limit.Share) error {
+	release, err := places.Acquire(shares...)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package site
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
 )
@@ -51,7 +52,7 @@ var (
 	}
 	problemTooManyLists = Problem{
 		Status: http.StatusTooManyRequests, Heading: "Too many lists at once",
-		Lead: "Too many lists are being loaded for this account right now, so this one was not.",
+		Lead: "Too many lists are being loaded for you or this account's owner, so this one was not.",
 		Next: "Wait a second, then load the page again.",
 	}
 	problemTooManyUploads = Problem{
@@ -59,10 +60,11 @@ var (
 		Lead: "Too many files are being uploaded right now, so this one was not. Nothing was changed.",
 		Next: "Wait a few seconds, go back, and press the button again.",
 	}
-	problemTooLarge = Problem{
-		Status: http.StatusRequestEntityTooLarge, Heading: "That file is too large",
-		Lead: "It was not read to its end, so nothing was changed.",
-		Next: "Go back, choose a smaller file, and try again.",
+	problemLogFull = Problem{
+		Status: http.StatusConflict, Heading: "The audit log of this account is full",
+		Lead: "It has as many records as are kept for one account, so nothing was changed. Keys can still " +
+			"be revoked and rolled, the secret rotated, and members removed.",
+		Next: "Ask the operator of this service; look in the audit log for who made so many changes.",
 	}
 	problemUnavailable = Problem{
 		Status: http.StatusServiceUnavailable, Heading: "One moment, please",
@@ -75,6 +77,16 @@ var (
 		Next: "Check before you do it again.",
 	}
 )
+
+// tooLarge is the problem of a form or a file of more bytes than it may have.
+func tooLarge(what string, most int64) Problem {
+	return Problem{
+		Status: http.StatusRequestEntityTooLarge, Heading: "That " + what + " is too large",
+		Lead: fmt.Sprintf("It may have %d KiB at most. It was not read to its end, so nothing was changed.",
+			most>>10),
+		Next: "Go back, make it smaller, and try again.",
+	}
+}
 
 // retryAfter is the Retry-After of answers while JetStream is unavailable, in seconds.
 const retryAfter = 5

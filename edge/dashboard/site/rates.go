@@ -17,15 +17,34 @@ import (
 // person who makes accounts and passes them on to others makes six an hour at most.
 var nameRate = account.Rate{Count: 6, Per: time.Hour, Burst: 20}
 
-// changeRate is how many changes a person may make, in all of their accounts: each takes its turn among the
-// changes of all accounts, and leaves a record in the audit log, which nobody can remove. A person who goes
+// changeRate is how many changes a person may make, in all of their accounts: each
+// leaves a record in the audit log, which nobody can remove. A person who goes
 // through a list makes fewer.
 var changeRate = account.Rate{Count: 1, Per: time.Second, Burst: 200}
+
+// accountRate is how many changes all members of an account may make in it.
+var accountRate = account.Rate{Count: 2, Per: time.Second, Burst: 400}
+
+// rates are those of one process.
+type rates struct{ names, changes, inAccounts *limit.Rates }
+
+func newRates() (r rates, err error) {
+	for _, one := range []struct {
+		of   **limit.Rates
+		rate account.Rate
+	}{{&r.names, nameRate}, {&r.changes, changeRate}, {&r.inAccounts, accountRate}} {
+		if *one.of, err = limit.NewRates(one.rate); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
 
 // problemManyChanges describes what happened, then what to do.
 var problemManyChanges = Problem{
 	Status: http.StatusTooManyRequests, Heading: "Many changes at once",
-	Lead: "You have made many changes in a short time, so this one was not made.",
+	Lead: "You, or the members of this account, have made many changes in a short time, so this one was " +
+		"not made.",
 	Next: "Wait a few seconds, go back, and press the button again.",
 }
 
@@ -39,13 +58,14 @@ var problemManyNames = Problem{
 // TakeName takes a name from the rate of whoever tries it. If there is none left it answers the request, and
 // ok is false.
 func (s *Site) TakeName(w http.ResponseWriter, v *Visit, by access.Actor) (ok bool) {
-	return take(s, w, v, s.names, by.Maker().String(), problemManyNames)
+	return take(s, w, v, s.rates.names, by.Maker().String(), problemManyNames)
 }
 
-// TakeChange takes a change from the rate of whoever is logged in. If there is none left it answers the
-// request, and ok is false. v is the visit, if there is one.
+// TakeChange takes a change from the rate of whoever is logged in, and from that of the visit's account, if
+// there is one. If there is none left it answers the request, and ok is false.
 func TakeChange(s *Site, w http.ResponseWriter, v *Visit, by logins.Login) (ok bool) {
-	return take(s, w, v, s.changes, Visit{Login: by}.Person(), problemManyChanges)
+	return take(s, w, v, s.rates.changes, Visit{Login: by}.Person(), problemManyChanges) && (v == nil ||
+		take(s, w, v, s.rates.inAccounts, v.Account.ID, problemManyChanges))
 }
 
 // take takes a unit of somebody's rate. If there is none left it answers the request, and ok is false.

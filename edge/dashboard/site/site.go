@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -22,7 +23,6 @@ import (
 	"verifyd/edge/network"
 	"verifyd/edge/page"
 	"verifyd/edge/web"
-	"verifyd/natsconf/wait"
 )
 
 // Directory holds the accounts that an identity is a member of; a *keymirror.Mirror. It may be a moment
@@ -36,7 +36,7 @@ type Notices interface {
 	Unread(ctx context.Context, account string, who access.Actor) (int, error)
 }
 
-// Config is what a Site needs. All of it is required but SignIn and StoreWait.
+// Config is what a Site needs. All of it is required but SignIn and Store.
 type Config struct {
 	BaseURL  string             // {base_url} of the contract, with its path prefix where it has one
 	Networks []*network.Network // by which people log in
@@ -45,11 +45,10 @@ type Config struct {
 	Members  Directory
 	Logins   *logins.Store
 	Notices  Notices
-	// StoreWait is how long a page waits for the store; 0: limit.DefaultStoreWait.
-	StoreWait time.Duration
-	Log       zerolog.Logger
-	Now       func() time.Time
-	Parts     []Part
+	Store    *limit.Waiting // how pages wait for the store; as by limit's defaults when nil
+	Log      zerolog.Logger
+	Now      func() time.Time
+	Parts    []Part
 }
 
 // Site is the shared dependencies of all pages. It is safe for concurrent use and starts nothing.
@@ -63,11 +62,10 @@ type Site struct {
 	HTTPS   bool
 	Cookies page.Cookies
 
-	csrf      *http.CrossOriginProtection
+	csrf      *page.CrossOrigin
 	templates *templates
 	flashes   map[FlashCode]Flash
-	names     *limit.Rates // that people try for accounts, by actor
-	changes   *limit.Rates // that people make, by person
+	rates     rates
 	uploads   *limit.Places
 }
 
@@ -80,18 +78,15 @@ func New(c Config) (*Site, error) {
 	if c.Accounts == nil || c.Members == nil || c.Logins == nil || c.Notices == nil || c.Now == nil {
 		return nil, errors.New("dashboard: Accounts, Members, Logins, Notices and Now are required")
 	}
+	c.Store = cmp.Or(c.Store, limit.NewWaiting(limit.DefaultStoreWait, limit.DefaultWaiting))
 	s := &Site{
 		Config: c, Base: base, Prefix: prefix, HTTPS: strings.HasPrefix(base, "https:"),
-		uploads: limit.NewPlaces(maxUploads), slots: newSlots(),
-		storeWait: storeWait(cmp.Or(c.StoreWait, limit.DefaultStoreWait)),
+		uploads: limit.NewPlaces(maxUploads), slots: newSlots(), storeWait: storeWait{c.Store},
 	}
-	if s.names, err = limit.NewRates(nameRate); err != nil {
+	if s.rates, err = newRates(); err != nil {
 		return nil, err
 	}
-	if s.changes, err = limit.NewRates(changeRate); err != nil {
-		return nil, err
-	}
-	if s.csrf, err = page.CrossOrigin(base); err != nil {
+	if s.csrf, err = page.NewCrossOrigin(base); err != nil {
 		return nil, fmt.Errorf("base URL: %w", err)
 	}
 	if s.templates, err = loadTemplates(c.Parts); err != nil {
@@ -112,12 +107,21 @@ func (s *Site) NetworkName(id string) string {
 	return id
 }
 
-// storeWait is how long a page waits for the store.
-type storeWait time.Duration
+// storeWait is how pages wait for the store.
+type storeWait struct{ store *limit.Waiting }
 
-// Within returns the context under which a page reads and writes the store.
-func (w storeWait) Within(r *http.Request) (context.Context, context.CancelFunc) {
-	return wait.For(r.Context(), time.Duration(w))
+// Within returns the context under which a page reads and writes the store. If too many wait for the store,
+// it has ended: the page says that the store cannot be reached.
+func (s storeWait) Within(r *http.Request) (context.Context, context.CancelFunc) {
+	ctx, done, err := s.store.Begin(r.Context(), limit.Request{
+		Of: limit.SiteOf(web.EventFrom(r.Context()).ClientIP), Must: r.Method == http.MethodPost,
+	})
+	if err != nil {
+		ended, cancel := context.WithCancelCause(r.Context())
+		cancel(err)
+		return ended, func() {}
+	}
+	return ctx, sync.OnceFunc(done)
 }
 
 // pathAssets is the prefix of the assets' paths.

@@ -1,10 +1,13 @@
 package site
 
 import (
+	"slices"
+
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/grant"
 	"verifyd/edge/dashboard/logins"
+	"verifyd/edge/limit"
 )
 
 // Visit is who makes a request, and in which account.
@@ -36,7 +39,18 @@ func (v Visit) Actor() access.Actor {
 
 // Person identifies who the visitor is, in whatever account.
 func (v Visit) Person() string {
-	return v.Login.LinkID + "\x00" + v.Login.Network + "\x00" + v.Login.Subject
+	return v.Login.LinkID + access.Identity{Network: v.Login.Network, Subject: v.Login.Subject}.Person()
+}
+
+// Owners are those whose bounds the visit counts towards: the account's owner, and the person.
+func (v Visit) Owners() []string { return slices.Compact([]string{v.Account.Owner(), v.Person()}) }
+
+// shares are the owners' parts of places, each of that size.
+func (v Visit) shares(each int) (shares []limit.Share) {
+	for _, owner := range v.Owners() {
+		shares = append(shares, limit.Share{Of: owner, Max: each})
+	}
+	return shares
 }
 
 // Who is what the visitor is called.
