@@ -81,6 +81,11 @@ func walkListening(t *testing.T, r *rig) {
 	t.Cleanup(program.Close)
 	key := r.testKey(t)
 	out, stop := r.listenTo(t, key, program.URL+"/hook?secret=MARKER")
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("verifyd listen has said:\n%s", out)
+		}
+	})
 
 	s := r.verify(t, key)
 	got := natstest.Receive(t, "the program takes it", results)

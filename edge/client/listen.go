@@ -47,11 +47,12 @@ type Outcome struct {
 
 // Answer reports to the service how the callback ended. It has the service's VERIFYD_CALLBACK_TIMEOUT for it,
 // 10 seconds by default; what comes later is refused with CodeExchangeOver, and the attempt remains unknown.
-// A repeat is harmless.
+// A repeat is harmless, and it is tried again while no answer comes: a callback whose end is not reported is
+// unknown.
 func (l Listened) Answer(ctx context.Context, o Outcome) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	return l.client.service.Call(ctx, http.MethodPost, "/listen/"+l.exchange, o, nil)
+	return l.client.service.Create(ctx, "/listen/"+l.exchange, l.exchange, o, nil)
 }
 
 // Listen gets the callbacks of the test key's sessions, for as long as it runs; they do not go to their

@@ -36,7 +36,7 @@ func TestListenDeliversAndAnswers(t *testing.T) {
 	t.Parallel()
 	told := say(204, "", "")
 	s, c := serve(t, lines(done, ready, `{"type":"beat"}`, `{"type":"of a later version"}`, callback1,
-		`{"type":"bye"}`), told)
+		`{"type":"bye"}`), say(503, "", ""), told)
 	var readied, handled atomic.Int32
 	err := c.Listen(t.Context(), func() { readied.Add(1) }, func(ctx context.Context, l client.Listened) {
 		if l.Header.Get("Webhook-Id") != "cb_1" || string(l.Body) != `{"verified":true}` {
@@ -51,9 +51,14 @@ func TestListenDeliversAndAnswers(t *testing.T) {
 		t.Fatalf("%v, %d times ready, %d handled", err, readied.Load(), handled.Load())
 	}
 	got := s.requests()
-	if got[0].line != "POST /listen" || got[1].line != "POST /listen/EXCHANGE" ||
-		!strings.Contains(got[1].body, `"status":204`) || got[1].key != "Bearer "+apiKey {
-		t.Errorf("asked %+v", got)
+	if len(got) != 3 || got[0].line != "POST /listen" {
+		t.Fatalf("asked %+v", got)
+	}
+	for _, answer := range got[1:] { // once more after the 503
+		if answer.line != "POST /listen/EXCHANGE" || !strings.Contains(answer.body, `"status":204`) ||
+			answer.key != "Bearer "+apiKey {
+			t.Errorf("asked %+v", answer)
+		}
 	}
 }
 
