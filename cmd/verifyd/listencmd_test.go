@@ -40,8 +40,9 @@ func (r *rig) listenTo(t *testing.T, key, forward string) (out *buffer, stop fun
 	ctx, cancel := context.WithCancel(t.Context())
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, []string{"listen", "--base-url", r.Base, "--key", key, "--forward", forward}, out,
-			out)
+		code <- run(ctx, []string{
+			"listen", "--base-url", r.Base, "--key", key, "--forward", forward, "--timeout", "1m",
+		}, out, out)
 	}()
 	ended := -1
 	stop = func() int {
