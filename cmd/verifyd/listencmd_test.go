@@ -113,6 +113,10 @@ func walkListening(t *testing.T, r *rig) {
 	if code := stop(); code != 0 {
 		t.Errorf("exit %d", code)
 	}
+	// What is handed to a listener that left a moment ago is unknown: nobody answers for it.
+	natstest.Await(t, "the service knows that it has left", func() bool {
+		return strings.Contains(r.log.String(), `"route":"/listen",`)
+	})
 	s = r.verify(t, key)
 	if a.until(t, s.Session, "delivered"); r.inbox.countTest(s.ID()) != 1 {
 		t.Errorf("with nobody listening the receiver got %d", r.inbox.countTest(s.ID()))

@@ -161,6 +161,9 @@ func (l *listening) pass(r *http.Request, post *devtunnel.Post, m *nats.Msg) boo
 	case err != nil:
 		l.Log.Error().Err(err).Msg("a callback for a listener cannot be read")
 		return true
+	case r.Context().Err() != nil: // it left while the callback came
+		l.fail(r.Context(), c, devtunnel.Answer{Detail: "the listener went away"})
+		return false
 	case !l.stillMay(r):
 		l.fail(r.Context(), c, devtunnel.Answer{Detail: "the listener's key is not valid any more"})
 		return false
