@@ -103,8 +103,8 @@ func (d *shared) reportNotSent(c sessions.Completion, number, tries int, n *call
 		Str("class", string(n.Class)).Str("detail", n.Detail).Dur("took", n.Timing.Total).
 		Dur("next", pause).Msg("callback not sent")
 	d.c.Sessions.Emit(timeline.Event{
-		Name: timeline.EventNotSent, Session: c.ID, At: d.now(), Attempt: number, Class: n.Class,
-		Detail: n.Detail, Address: n.Address, Timing: n.Timing, Next: pause,
+		Name: timeline.EventNotSent, Session: c.ID, At: d.now(), Attempt: number, Tries: tries,
+		Class: n.Class, Detail: n.Detail, Address: n.Address, Timing: n.Timing, Next: pause,
 	}.Of(c.Session))
 }
 

@@ -39,6 +39,7 @@ type Uses interface {
 type Sessions interface {
 	Create(ctx context.Context, r sessions.Request) (sessions.Session, sessions.Token, error)
 	ReadOf(ctx context.Context, account string, id sessions.ID) (facts.View, error)
+	Explain(ctx context.Context, v *facts.View)
 	Complete(ctx context.Context, s sessions.Session, o sessions.Outcome) (sessions.Completion, error)
 	Resend(ctx context.Context, id sessions.ID, by string) (facts.Resend, error)
 	Confirm(ctx context.Context, s sessions.Session, user, code string) (sessions.Completion, error)

@@ -86,6 +86,7 @@ func (a *api) session(ctx context.Context, who account.Principal, r *http.Reques
 	case view.Account != who.Account.ID, view.Test != who.Key.Test:
 		return facts.View{}, noSession()
 	}
+	a.Sessions.Explain(ctx, &view)
 	event := web.EventFrom(ctx)
 	event.Session = id
 	event.Follow(ctx, view.Trace)

@@ -14,9 +14,11 @@ import (
 	"verifyd/edge/limit"
 	"verifyd/edge/problem"
 	"verifyd/edge/web"
+	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
 	"verifyd/sessions/failure"
+	"verifyd/sessions/timeline"
 )
 
 func idOf(t *testing.T, token string) string {
@@ -37,7 +39,7 @@ func TestReadPendingSession(t *testing.T) {
 		a := s.get(t, name, acmeKey)
 		created := web.Timestamp(s.clock.now())
 		want := fmt.Sprintf(`{"id":%q,"test":false,"platform":"chat","platform_user_id":"u-1","guild_id":"g-1","binding":"link","reached":null,"state":"pending","step":"","verified":null,"reason":"","rule":"",`+
-			`"created_at":%q,"expires_at":%q,"completed_at":null,"delivery":{"state":"none","attempts":[]},`+
+			`"created_at":%q,"expires_at":%q,"completed_at":null,"delivery":{"state":"none","attempts":[],"waiting":null},`+
 			`"reference":"","locale":""}`,
 			id, created, begun.ExpiresAt)
 		if a.status != http.StatusOK || a.body != want {
@@ -74,7 +76,7 @@ func TestReadEveryOutcome(t *testing.T) {
 		a := s.get(t, token, acmeKey)
 		want := fmt.Sprintf(`"state":%q,"step":"","verified":%s,"reason":%q,"rule":%q,`, row.outcome.State,
 			row.verified, row.outcome.Reason, row.outcome.Rule)
-		completed := fmt.Sprintf(`"completed_at":%q,"delivery":{"state":%q,"attempts":[]}`,
+		completed := fmt.Sprintf(`"completed_at":%q,"delivery":{"state":%q,"attempts":[],"waiting":null}`,
 			web.Timestamp(s.clock.now()), row.delivery)
 		if a.status != http.StatusOK || !strings.Contains(a.body, want) ||
 			!strings.Contains(a.body, completed) {
@@ -140,12 +142,46 @@ func TestReadAttempts(t *testing.T) {
 		}
 		a := s.get(t, token, acmeKey)
 		if want := `"delivery":{"state":"` + row.state + `","attempts":[` + first + "," + row.second +
-			`]}`; !strings.Contains(a.body, want) {
+			`],"waiting":null}`; !strings.Contains(a.body, want) {
 			t.Errorf("%s\nwant %s", a.body, want)
 		}
 		if strings.Contains(a.body, "MARKER") || strings.Contains(a.body, "bot.example.com") {
 			t.Errorf("the answer or the callback URL is shown: %s", a.body)
 		}
+	}
+}
+
+// A callback that is due says why, wherever a session is read.
+func TestReadWhyItIsDue(t *testing.T) {
+	t.Parallel()
+	s := newService(t, nil)
+	token := s.start(t).Session
+	s.complete(t, token, sessions.Outcome{State: sessions.Verified})
+	view, err := s.store.Read(t.Context(), sessions.ID(idOf(t, token)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.store.Emit(timeline.Event{
+		Name: timeline.EventNotSent, At: time.Date(2030, 1, 2, 3, 4, 5, 678_900_000, time.UTC), Attempt: 1,
+		Tries: 4, Class: failure.Connect, Detail: "=refused the connection", Next: 9 * time.Second,
+	}.Of(view.Session))
+	want := `"delivery":{"state":"due","attempts":[],"waiting":{"tries":4,"class":"connect",` +
+		`"detail":"=refused the connection","tried_at":"2030-01-02T03:04:05.678Z",` +
+		`"next_attempt_at":"2030-01-02T03:04:14.678Z"}}`
+	natstest.AwaitValue(t, want, func() string { return s.get(t, token, acmeKey).body },
+		func(body string) bool { return strings.Contains(body, want) })
+	listed := func(accept string) string {
+		return s.do(t, http.MethodGet, pathList, "", "Authorization", "Bearer "+acmeKey, "Accept", accept).body
+	}
+	for _, accept := range []string{"application/json", "application/jsonl"} {
+		if got := listed(accept); !strings.Contains(got, want) {
+			t.Errorf("%s: %s", accept, got)
+		}
+	}
+	const cells = ",due,0,connect,,,,4,'=refused the connection,2030-01-02T03:04:05.678Z," +
+		"2030-01-02T03:04:14.678Z\r\n"
+	if got := listed("text/csv"); !strings.HasSuffix(got, cells) {
+		t.Errorf("%s\nwant %s", got, cells)
 	}
 }
 

@@ -128,6 +128,7 @@ func (a *api) readView(ctx context.Context, v facts.View) (facts.View, *problem.
 	if err != nil {
 		return view, storeProblem(err)
 	}
+	a.Sessions.Explain(ctx, &view)
 	return view, nil
 }
 

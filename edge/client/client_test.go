@@ -284,11 +284,13 @@ func TestWaitEndsWithTheSession(t *testing.T) {
 	pending := say(200, "", `{"id":"s","state":"pending","verified":null}`)
 	verified := say(200, "",
 		`{"id":"s","test":true,"state":"verified","verified":true,"completed_at":"2026-11-21T13:22:09.105Z",
-		"delivery":{"state":"delivered","attempts":[{"number":1,"verdict":"delivered","status":204,"claimed_at":"2026-11-21T13:22:09.105Z","ended_at":null}]}}`)
+		"delivery":{"state":"delivered","attempts":[{"number":1,"verdict":"delivered","status":204,"claimed_at":"2026-11-21T13:22:09.105Z","ended_at":null}],
+		"waiting":{"tries":2,"class":"connect","detail":"refused","tried_at":"2026-11-21T13:22:09.105Z","next_attempt_at":"2026-11-21T13:22:10.105Z"}}}`)
 	s, c := serve(t, pending, verified)
 	session, err := c.Wait(t.Context(), "tok/../x")
 	if err != nil || session.State != client.Verified || !*session.Verified || !session.Test ||
-		session.Delivery.Attempts[0].Status != 204 {
+		session.Delivery.Attempts[0].Status != 204 || session.Delivery.Waiting.Tries != 2 ||
+		session.Delivery.Waiting.NextAttemptAt.Sub(session.Delivery.Waiting.TriedAt) != time.Second {
 		t.Errorf("%+v, %v", session, err)
 	}
 	if len(s.requests()) != 2 || s.requests()[0].line != "GET /sessions/tok%2F..%2Fx?wait=30" {

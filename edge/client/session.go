@@ -118,6 +118,19 @@ type Delivery struct {
 	// "none", "due", "claimed", "delivered", "rejected", "unknown" or "undeliverable"
 	State    string    `json:"state"`
 	Attempts []Attempt `json:"attempts"`
+	// Waiting is why it is due still; nil: it is not due, was not tried yet, or that is not known
+	Waiting *Waiting `json:"waiting"`
+}
+
+// Waiting is why a callback that is due was not sent yet.
+type Waiting struct {
+	// Tries is how often the next attempt was tried so far; nothing was sent. It is 0 if the last attempt was
+	// sent and is followed by another.
+	Tries         int       `json:"tries"`
+	Class         string    `json:"class"`  // what went wrong last, in one word
+	Detail        string    `json:"detail"` // in a sentence; may be empty
+	TriedAt       time.Time `json:"tried_at"`
+	NextAttemptAt time.Time `json:"next_attempt_at"`
 }
 
 // Attempt is one attempt at the callback.

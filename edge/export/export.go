@@ -129,25 +129,31 @@ func writeLine(to io.Writer, doc Session) error {
 	return err
 }
 
-// columns are the members of Session; for its callback there are its state and the end of its last attempt.
+// columns are the members of Session; for its callback there are its state, the end of its last attempt, and
+// why it is waiting.
 var columns = []string{
 	"id", "test", "platform", "platform_user_id", "guild_id", "binding", "reached", "state", "step",
 	"verified", "reason", "rule", "created_at", "expires_at", "completed_at", "delivery", "attempts",
-	"last_class", "last_status", "reference", "locale",
+	"last_class", "last_status", "reference", "locale", "tries", "last_detail", "tried_at",
+	"next_attempt_at",
 }
 
 func (s Session) cells() []string {
-	class, status := "", ""
+	class, status, waiting := "", "", Waiting{}
 	if n := len(s.Delivery.Attempts); n > 0 {
 		last := s.Delivery.Attempts[n-1]
 		class, status = string(last.Class), text(last.Status)
+	}
+	tries := ""
+	if w := s.Delivery.Waiting; w != nil {
+		class, tries, waiting = string(w.Class), strconv.Itoa(w.Tries), *w
 	}
 	return []string{
 		string(s.ID), strconv.FormatBool(s.Test), Defuse(s.Platform), Defuse(s.PlatformUserID),
 		Defuse(s.GuildID), string(s.Binding), text(s.Reached), string(s.State), string(s.Step),
 		text(s.Verified), string(s.Reason), string(s.Rule), s.CreatedAt, s.ExpiresAt, text(s.CompletedAt),
 		string(s.Delivery.State), strconv.Itoa(len(s.Delivery.Attempts)), class, status,
-		Defuse(s.Reference), s.Locale,
+		Defuse(s.Reference), s.Locale, tries, Defuse(waiting.Detail), waiting.TriedAt, waiting.NextAttemptAt,
 	}
 }
 

@@ -42,6 +42,17 @@ type Session struct {
 type Delivery struct {
 	State    facts.DeliveryState `json:"state"`
 	Attempts []Attempt           `json:"attempts"` // in order; never null
+	// why it is due still; null: it is not due, was not tried yet, or that is not known
+	Waiting *Waiting `json:"waiting"`
+}
+
+// Waiting is why a callback that is due was not sent yet.
+type Waiting struct {
+	Tries         int           `json:"tries"`  // at the next attempt; nothing was sent
+	Class         failure.Class `json:"class"`  // what failed last
+	Detail        string        `json:"detail"` // one sentence for people; may be empty
+	TriedAt       string        `json:"tried_at"`
+	NextAttemptAt string        `json:"next_attempt_at"`
 }
 
 // Attempt is one attempt at the callback.
@@ -73,6 +84,11 @@ func Document(v facts.View) Session {
 	}
 	if v.Reached != "" {
 		doc.Reached = &v.Reached
+	}
+	if w := v.Delivery.Waiting; w != nil {
+		doc.Delivery.Waiting = &Waiting{
+			w.Tries, w.Class, w.Detail, web.Timestamp(w.At), web.Timestamp(w.Next),
+		}
 	}
 	for _, at := range v.Delivery.Attempts {
 		doc.Delivery.Attempts = append(doc.Delivery.Attempts, attempt(at))

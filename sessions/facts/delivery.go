@@ -40,6 +40,18 @@ const (
 type Delivery struct {
 	State    DeliveryState
 	Attempts []Attempt // by number, first is 1
+	Waiting  *Waiting  // why it is due still, where the reader asked for that (lists.Lists.Explain)
+}
+
+// Waiting is why a delivery that is due was not sent yet.
+type Waiting struct {
+	// Tries is how many tries at the next attempt sent nothing. It is 0 if the last attempt was sent and the
+	// policy sends it again, or if the dispatcher is of a build that did not store it.
+	Tries  int
+	Class  failure.Class // what failed last
+	Detail string        // one sentence for people; may be empty
+	At     time.Time     // when it failed
+	Next   time.Time     // when it is tried next
 }
 
 // Attempt is one claim and, if it has ended, its result.

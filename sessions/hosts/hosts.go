@@ -7,13 +7,10 @@ package hosts
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"time"
 
-	"verifyd/natsconf"
 	"verifyd/natsconf/fleet"
-	"verifyd/sessions"
 	"verifyd/sessions/facts"
 	"verifyd/sessions/lists"
 	"verifyd/sessions/pauses"
@@ -37,7 +34,7 @@ type State string
 const (
 	Paused      State = "paused"         // by an operator
 	Unreachable State = "nobody answers" // the breaker is not closed
-	Waiting     State = "waiting"        // the last try of a delivery that is due there was not sent
+	Waiting     State = "waiting"        // the last try of a delivery that is due there failed
 	Open        State = "sent to"
 )
 
@@ -52,9 +49,8 @@ type Host struct {
 	Oldest time.Time // since when the oldest of them is
 	Pause  *pauses.Pause
 
-	newest  sessions.Session // of the due deliveries; its last try shows why
-	attempt int              // which it waits for
-	missed  bool             // its last try was not sent
+	newest facts.View // of the due deliveries; its last try shows why
+	missed bool       // its last try failed
 }
 
 // Waits returns how many deliveries wait for the host: as many as are stored, or as a dispatcher holds if
@@ -105,9 +101,7 @@ func (s Source) Report(ctx context.Context, processes []fleet.Process) (Report, 
 	if err := s.countDue(ctx, &r); err != nil {
 		return Report{}, err
 	}
-	if err := s.explain(ctx, &r); err != nil {
-		return Report{}, err
-	}
+	s.explain(ctx, &r)
 	slices.SortStableFunc(r.Hosts, func(a, b Host) int {
 		return cmp.Or(cmp.Compare(order[a.State()], order[b.State()]), cmp.Compare(b.Waits(), a.Waits()))
 	})
@@ -139,7 +133,7 @@ func (s Source) countDue(ctx context.Context, r *Report) error {
 		h := r.host(timeline.Host(v.Session))
 		h.Due++
 		if h.newest.ID == "" {
-			h.newest, h.attempt = v.Session, len(v.Delivery.Attempts)+1
+			h.newest = v
 		}
 		if h.Oldest.IsZero() || v.CompletedAt.Before(h.Oldest) {
 			h.Oldest = v.CompletedAt
@@ -149,7 +143,7 @@ func (s Source) countDue(ctx context.Context, r *Report) error {
 }
 
 // explain reads why the newest due delivery was not sent, if no dispatcher knows.
-func (s Source) explain(ctx context.Context, r *Report) error {
+func (s Source) explain(ctx context.Context, r *Report) {
 	reads := 0
 	for i := range r.Hosts {
 		h := &r.Hosts[i]
@@ -157,13 +151,9 @@ func (s Source) explain(ctx context.Context, r *Report) error {
 			continue
 		}
 		reads++
-		e, err := s.Sessions.LastNotSent(ctx, h.newest)
-		switch {
-		case err == nil && e.Attempt == h.attempt: // not one that ended before somebody requested another
-			h.Class, h.Detail, h.missed = string(e.Class), timeline.Cause(e.Class, e.Detail), true
-		case err != nil && !errors.Is(err, natsconf.ErrNotFound):
-			return err
+		s.Sessions.Explain(ctx, &h.newest)
+		if w := h.newest.Delivery.Waiting; w != nil {
+			h.Class, h.Detail, h.missed = string(w.Class), timeline.Cause(w.Class, w.Detail), true
 		}
 	}
-	return nil
 }

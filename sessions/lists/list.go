@@ -17,6 +17,14 @@ import (
 // session that is created after a page was returned is on no later page. Its errors are ErrBadCursor and
 // natsconf.ErrUnavailable.
 func (st *Lists) List(ctx context.Context, q Query) (Page, error) {
+	page, err := st.list(ctx, q)
+	for i := range page.Sessions {
+		st.Explain(ctx, &page.Sessions[i])
+	}
+	return page, err
+}
+
+func (st *Lists) list(ctx context.Context, q Query) (Page, error) {
 	if q.ID != "" && q.Cursor == "" {
 		if p, err := st.one(ctx, q); err != nil || len(p.Sessions) > 0 {
 			return p, err

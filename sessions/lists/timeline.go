@@ -76,20 +76,26 @@ func (st *Lists) events(ctx context.Context, s sessions.Session) ([]timeline.Eve
 	return events, nil
 }
 
-// LastNotSent returns the last try of a session's callback that sent nothing. Its errors are
-// natsconf.ErrNotFound, if no such try is known, and natsconf.ErrUnavailable.
-func (st *Lists) LastNotSent(ctx context.Context, s sessions.Session) (timeline.Event, error) {
+// Explain adds why its delivery is waiting to a view whose delivery is due. Where that cannot be read, or no
+// try was made yet, it adds nothing: no answer depends on it.
+func (st *Lists) Explain(ctx context.Context, v *facts.View) {
+	if v.Delivery.State != facts.DeliveryDue {
+		return
+	}
+	if n := len(v.Delivery.Attempts); n > 0 {
+		if r := v.Delivery.Attempts[n-1].Result; r != nil && !r.Next.IsZero() {
+			v.Delivery.Waiting = &facts.Waiting{Class: r.Class, Detail: r.Detail, At: r.At, Next: r.Next}
+		}
+	}
 	m, err := st.Conn.Last(ctx, topology.StreamEvents, records.EventSubject(string(timeline.EventNotSent),
-		s.ID))
+		v.ID))
 	if err != nil {
-		return timeline.Event{}, fmt.Errorf("read the last try of session %s: %w", s.ID, err)
+		return
 	}
-	e, ok, err := st.DecodeEvent(ctx, s, timeline.EventNotSent, m.Data)
-	if err == nil && !ok {
-		err = natsconf.ErrNotFound
+	e, ok, err := st.DecodeEvent(ctx, v.Session, timeline.EventNotSent, m.Data)
+	if err == nil && ok && e.Attempt == len(v.Delivery.Attempts)+1 { // not of one that ended before a resend
+		v.Delivery.Waiting = &facts.Waiting{
+			Tries: e.Tries, Class: e.Class, Detail: e.Detail, At: e.At, Next: e.At.Add(e.Next),
+		}
 	}
-	if err != nil {
-		return timeline.Event{}, fmt.Errorf("read the last try of session %s: %w", s.ID, err)
-	}
-	return e, nil
 }

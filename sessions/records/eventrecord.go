@@ -12,7 +12,7 @@ import (
 type eventRecord struct {
 	Version int `json:"v"`
 	timeline.Event
-	Sealed []byte `json:"said,omitempty"` // of version 2: an answer, sealed, in place of the members of Event
+	Sealed []byte `json:"said,omitempty"` // from version 2 on: Detail and Address of Event, sealed
 }
 
 // EncodeEvent returns an event as it is stored; false: its name is not one word.
@@ -25,8 +25,11 @@ func (st *Reader) EncodeEvent(e timeline.Event) ([]byte, bool) {
 	}
 	r := eventRecord{Version: eventVersions.Oldest, Event: e}
 	if e.SealedUnder != (sessions.KeyRef{}) && e.Detail+e.Address != "" {
-		r.Version, r.Sealed = eventVersions.Newest, st.sealEvent(e)
+		r.Version, r.Sealed = sealedEventVersion, st.sealEvent(e)
 		r.Detail, r.Address = "", ""
+	}
+	if e.Tries > 0 {
+		r.Version = eventVersions.Newest
 	}
 	data, err := EncodeRecord(r)
 	return data, err == nil

@@ -43,8 +43,8 @@ var (
 	factVersions = versions{0, 1}
 	// Results: from 2 on the receiver's answer is sealed.
 	resultVersions = versions{0, 2}
-	// Events: from 2 on what they hold about the receiver is sealed.
-	eventVersions = versions{1, 2}
+	// Events: from 2 on what they hold about the receiver is sealed, from 3 on they count tries.
+	eventVersions = versions{1, 3}
 	// ReservationVersions are those of idempotency reservations: from 2 on the fingerprint is a keyed hash of
 	// the request's. The request names the user, who could be found by trying if the hash had no key. Those
 	// of version 1 hold the fingerprint itself.
@@ -61,6 +61,9 @@ const (
 	levelVersion     = 3
 	referenceVersion = 4
 )
+
+// sealedEventVersion is the version of an event from which on what it holds about the receiver is sealed.
+const sealedEventVersion = 2
 
 // Durations are stored as whole nanoseconds.
 var (

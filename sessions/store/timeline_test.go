@@ -162,23 +162,40 @@ func TestTimelineMergesFactsAndEvents(t *testing.T) {
 }
 
 // The reason why the last try sent nothing is stored sealed under the session's key, and is read back as
-// text.
-func TestLastNotSent(t *testing.T) {
+// text, for the attempt that it was of.
+func TestWhyADeliveryIsDue(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	s, _ := h.create(t)
-	if e, err := h.store.LastNotSent(t.Context(), s); !errors.Is(err, natsconf.ErrNotFound) {
-		t.Errorf("before any try: %+v, %v", e, err)
+	due := facts.View{Session: s, Delivery: facts.Delivery{State: facts.DeliveryDue}}
+	explained := func(v facts.View) *facts.Waiting {
+		h.store.Explain(t.Context(), &v)
+		return v.Delivery.Waiting
 	}
+	if w := explained(due); w != nil {
+		t.Errorf("before any try: %+v", w)
+	}
+	at := h.clock.Now()
 	h.store.Emit(timeline.Event{
-		Name: timeline.EventNotSent, Attempt: 3, Class: failure.Connect,
+		Name: timeline.EventNotSent, Attempt: 1, Tries: 3, Class: failure.Connect, At: at,
 		Detail: "refused the connection", Next: time.Second,
 	}.Of(s))
 	h.timeline(t, s.ID, 1)
-	e, err := h.store.LastNotSent(t.Context(), s)
-	if err != nil || e.Attempt != 3 || e.Class != failure.Connect ||
-		e.Detail != "refused the connection" || e.Next != time.Second {
-		t.Errorf("%+v, %v", e, err)
+	w := explained(due)
+	if w == nil || w.Tries != 3 || w.Class != failure.Connect || w.Detail != "refused the connection" ||
+		!w.At.Equal(at) || !w.Next.Equal(at.Add(time.Second)) {
+		t.Errorf("%+v", w)
+	}
+	again := due
+	sent := facts.Result{Class: failure.Timeout, Detail: "no answer", At: at, Next: at.Add(time.Minute)}
+	again.Delivery.Attempts = []facts.Attempt{{Result: &sent}}
+	if w := explained(again); w == nil || w.Tries != 0 || w.Class != sent.Class || w.Detail != sent.Detail ||
+		!w.Next.Equal(sent.Next) {
+		t.Errorf("a sent attempt that is followed by another: %+v", w)
+	}
+	again.Delivery.State = facts.DeliveryClaimed
+	if w := explained(again); w != nil {
+		t.Errorf("while it is sent: %+v", w)
 	}
 }
 

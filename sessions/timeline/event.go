@@ -16,7 +16,7 @@ const (
 	EventSignIn EventName = "sign_in" // the user pressed Continue and was sent to Network
 	// EventNetworkError: Network failed to give a verdict: Detail; the user may try again
 	EventNetworkError EventName = "trouble"
-	// EventNotSent: a try of Attempt failed before the claim: Class, Detail, Timing, Next
+	// EventNotSent: a try of Attempt failed before the claim: Tries, Class, Detail, Timing, Next
 	EventNotSent EventName = "not_sent"
 )
 
@@ -45,6 +45,7 @@ type Event struct {
 	// The following fields are set as the name requires.
 	Network string        `json:"network,omitempty"` // id of the identity network
 	Attempt int           `json:"attempt,omitzero"`
+	Tries   int           `json:"tries,omitzero"` // at the attempt, with this one
 	Class   failure.Class `json:"class,omitempty"`
 	Detail  string        `json:"detail,omitempty"` // one sentence for people, without URL or secrets
 	Address string        `json:"address,omitempty"`

@@ -57,6 +57,17 @@ export interface Attempt {
   endedAt: Date | null;
 }
 
+/** Why a callback that is due was not sent yet. */
+export interface Waiting {
+  /** How often the next attempt was tried so far; 0 if the last one was sent and is followed by another. */
+  tries: number;
+  /** What went wrong last, in one word; detail: in a sentence, may be empty. */
+  class: string;
+  detail: string;
+  triedAt: Date | null;
+  nextAttemptAt: Date | null;
+}
+
 export interface Session {
   id: string;
   /** Started with a test key: it says nothing about a person. */
@@ -87,6 +98,8 @@ export interface Session {
   delivery: {
     state: "none" | "due" | "claimed" | "delivered" | "rejected" | "unknown" | "undeliverable";
     attempts: Attempt[];
+    /** Why it is due still; null: it is not due, was not tried yet, or that is not known. */
+    waiting: Waiting | null;
   };
 }
 

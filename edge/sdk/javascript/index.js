@@ -393,11 +393,20 @@ function mayPass(error) {
     ([502, 503, 504].includes(error.status) || error.code === "idempotency_in_progress");
 }
 
+const date = (text) => (text ? new Date(text) : null);
+
+function waitingOf(doc) {
+  if (!doc) return null;
+  return {
+    tries: doc.tries ?? 0, class: doc.class ?? "", detail: doc.detail ?? "",
+    triedAt: date(doc.tried_at), nextAttemptAt: date(doc.next_attempt_at),
+  };
+}
+
 function sessionOf(doc) {
   if (typeof doc?.id !== "string" || typeof doc.state !== "string") {
     throw new NoAnswer("the answer has no id or no state");
   }
-  const date = (text) => (text ? new Date(text) : null);
   return {
     id: doc.id, test: doc.test ?? false, platform: doc.platform ?? "",
     platformUserId: doc.platform_user_id ?? "", guildId: doc.guild_id ?? "",
@@ -411,6 +420,7 @@ function sessionOf(doc) {
         number: a.number, verdict: a.verdict ?? "", class: a.class ?? "", status: a.status ?? 0,
         claimedAt: date(a.claimed_at), endedAt: date(a.ended_at),
       })),
+      waiting: waitingOf(doc.delivery?.waiting),
     },
   };
 }

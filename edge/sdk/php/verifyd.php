@@ -334,7 +334,7 @@ final class Client
         return $doc + [
             'test' => false, 'binding' => '', 'reached' => null, 'step' => '', 'verified' => null,
             'reference' => '', 'locale' => '',
-            'delivery' => ['state' => 'none', 'attempts' => []],
+            'delivery' => ['state' => 'none', 'attempts' => [], 'waiting' => null],
         ];
     }
 

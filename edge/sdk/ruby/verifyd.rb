@@ -246,7 +246,7 @@ module Verifyd
       end
       {
         "test" => false, "binding" => "", "reached" => nil, "step" => "", "verified" => nil,
-        "reference" => "", "locale" => "", "delivery" => { "state" => "none", "attempts" => [] }
+        "reference" => "", "locale" => "", "delivery" => { "state" => "none", "attempts" => [], "waiting" => nil }
       }.merge(doc)
     end
 

@@ -2,7 +2,7 @@
 import {
   Client, MemorySeen, NoAnswer, Receiver, Refused, version, type Attempt, type Binding, type CallOptions,
   type ClientOptions, type Confirmation, type Filter, type ReceiverOptions, type Result, type Seen,
-  type Session, type Started, type State, type Verification,
+  type Session, type Started, type State, type Verification, type Waiting,
 } from "verifyd";
 
 const clientOptions: ClientOptions = { fetch: globalThis.fetch, timeout: 5_000 };
@@ -57,6 +57,11 @@ function tell(session: Session): string {
   for (const a of attempts) {
     words.push(a.verdict, a.class, a.number.toFixed(), a.status.toFixed());
     words.push(a.claimedAt?.toISOString() ?? "", a.endedAt?.toISOString() ?? "");
+  }
+  const waiting: Waiting | null = session.delivery.waiting;
+  if (waiting) {
+    words.push(waiting.class, waiting.detail, waiting.tries.toFixed());
+    words.push(waiting.triedAt?.toISOString() ?? "", waiting.nextAttemptAt?.toISOString() ?? "");
   }
   switch (state) { // all states are known
     case "pending": case "verified": case "failed": case "canceled": case "expired": return words.join();

@@ -5,7 +5,7 @@ from typing import Iterator, List, Optional, Sequence, Tuple
 import verifyd
 from verifyd import (
     Attempt, Client, Delivery, Field, MemorySeen, NoAnswer, Receiver, Refused, Result, Seen, Session, Started,
-    VerifydError,
+    VerifydError, Waiting,
 )
 
 client = Client("https://verify.example.com", "vfy_x", timeout=5.0)
@@ -45,6 +45,10 @@ def tell(session: Session) -> str:
         attempt: Attempt = a
         words += [attempt.verdict, attempt.error_class, str(attempt.number + attempt.status), delivery.state]
         times += [attempt.claimed_at, attempt.ended_at]
+    waiting: Optional[Waiting] = delivery.waiting
+    if waiting:
+        words += [waiting.error_class, waiting.detail, str(waiting.tries)]
+        times += [waiting.tried_at, waiting.next_attempt_at]
     return "".join(words) + str(verified) + "".join(at.isoformat() for at in times if at)
 
 

@@ -13,7 +13,7 @@ def shape(kind):
         return {f.name: shape(hints[f.name]) for f in dataclasses.fields(kind)}
     args = typing.get_args(kind)
     if args and dataclasses.is_dataclass(args[0]):
-        return [shape(args[0])]
+        return shape(args[0]) if typing.get_origin(kind) is typing.Union else [shape(args[0])]
     return ""
 
 

@@ -24,7 +24,7 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Protoco
 __version__ = "@VERSION@"
 __all__ = [
     "Attempt", "Client", "Delivery", "Field", "MemorySeen", "NoAnswer", "Receiver", "Refused", "Result", "Seen",
-    "Session", "Started", "VerifydError",
+    "Session", "Started", "VerifydError", "Waiting",
 ]
 
 _MAX_ANSWER = 1 << 20
@@ -107,11 +107,23 @@ class Attempt:
 
 
 @dataclasses.dataclass(frozen=True)
+class Waiting:
+    """Why a callback that is due was not sent yet."""
+
+    tries: int  #: at the next attempt; 0 if the last one was sent and is followed by another
+    error_class: str  #: what went wrong last, in one word
+    detail: str  #: in a sentence; may be empty
+    tried_at: Optional[datetime]
+    next_attempt_at: Optional[datetime]
+
+
+@dataclasses.dataclass(frozen=True)
 class Delivery:
     """Where the callback stands."""
 
     state: str  #: none, due, claimed, delivered, rejected, unknown or undeliverable
     attempts: Sequence[Attempt]
+    waiting: Optional[Waiting] = None  #: None: it is not due, was not tried yet, or that is not known
 
 
 @dataclasses.dataclass(frozen=True)
@@ -541,8 +553,17 @@ def _session(doc: Mapping[str, Any]) -> Session:
                 _instant(a.get("claimed_at")), _instant(a.get("ended_at")),
             )
             for a in delivery.get("attempts") or ()
-        )),
+        ), _waiting(delivery.get("waiting"))),
         reference=doc.get("reference") or "", locale=doc.get("locale") or "",
+    )
+
+
+def _waiting(doc: Optional[Mapping[str, Any]]) -> Optional[Waiting]:
+    if not doc:
+        return None
+    return Waiting(
+        doc.get("tries") or 0, doc.get("class") or "", doc.get("detail") or "",
+        _instant(doc.get("tried_at")), _instant(doc.get("next_attempt_at")),
     )
 
 
