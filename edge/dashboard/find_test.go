@@ -126,6 +126,7 @@ func TestSessionsAreFiltered(t *testing.T) {
 		!strings.Contains(file.Header.Get("Content-Disposition"), "sessions.csv") {
 		t.Errorf("the export has %v, %v, %v", rows, err, file.Header)
 	}
+	b.Get("/dashboard/export?format=sheet"+to).Want(t, http.StatusOK, "\ufeffid,test,", "'=tester")
 	lines := strings.Split(strings.TrimSpace(b.Get("/dashboard/export?format=jsonl").Body), "\n")
 	var first map[string]any
 	if err := json.Unmarshal([]byte(lines[0]), &first); err != nil || len(lines) != 3 {

@@ -22,6 +22,9 @@ type Format string
 const (
 	CSV   Format = "csv"
 	Lines Format = "jsonl"
+	// Sheet is CSV for spreadsheets, which otherwise read UTF-8 as another encoding and round long numbers:
+	// it begins with a byte order mark, and a cell of digits alone is a formula whose value is that text.
+	Sheet Format = "sheet"
 )
 
 // pageSize is how many sessions are in memory at once.
@@ -29,10 +32,18 @@ const pageSize = 100
 
 // MediaType returns the format's media type for Content-Type.
 func (f Format) MediaType() string {
-	if f == CSV {
+	if f != Lines {
 		return "text/csv; charset=utf-8; header=present" // RFC 4180 §3
 	}
 	return "application/jsonl"
+}
+
+// File returns the name of a file in the format.
+func (f Format) File() string {
+	if f == Lines {
+		return "sessions.jsonl"
+	}
+	return "sessions.csv"
 }
 
 // Accepted returns the format that an Accept header prefers to application/json (RFC 9110 §12.5.1).
@@ -71,14 +82,20 @@ func Pages(ctx context.Context, q lists.Query,
 type Writer struct {
 	lines io.Writer
 	cells *csv.Writer
+	sheet bool
 }
 
 // NewWriter returns a writer. For CSV it writes the header row at once.
 func NewWriter(to io.Writer, f Format) (*Writer, error) {
-	if f != CSV {
+	if f == Lines {
 		return &Writer{lines: to}, nil
 	}
-	w := &Writer{cells: csv.NewWriter(to)}
+	w := &Writer{cells: csv.NewWriter(to), sheet: f == Sheet}
+	if w.sheet {
+		if _, err := io.WriteString(to, "\ufeff"); err != nil {
+			return nil, err
+		}
+	}
 	w.cells.UseCRLF = true // RFC 4180 §2
 	err := w.cells.Write(columns)
 	w.cells.Flush()
@@ -95,7 +112,13 @@ func (w *Writer) Write(views []facts.View) error {
 			}
 			continue
 		}
-		if err := w.cells.Write(doc.cells()); err != nil {
+		cells := doc.cells()
+		for i, cell := range cells {
+			if w.sheet && len(cell) >= roundedDigits && strings.Trim(cell, "0123456789") == "" {
+				cells[i] = `="` + cell + `"`
+			}
+		}
+		if err := w.cells.Write(cells); err != nil {
 			return fmt.Errorf("write session %s: %w", doc.ID, err)
 		}
 	}
@@ -164,6 +187,10 @@ func text[T any](v *T) string {
 	}
 	return fmt.Sprint(*v)
 }
+
+// roundedDigits is from how many digits on spreadsheets do not show a number as it is written: from 12 on they
+// write it with an exponent, and from 16 on they round it.
+const roundedDigits = 12
 
 const (
 	// formulas are the characters with which a formula begins. Spreadsheets of East Asian languages read the

@@ -59,3 +59,26 @@ func TestCellsAreNoFormulas(t *testing.T) {
 		}
 	}
 }
+
+// A spreadsheet shows ids as they are, and reads the file as UTF-8.
+func TestSheetKeepsIDs(t *testing.T) {
+	view := facts.View{Session: sessions.Session{Request: sessions.Request{
+		Platform: "2026", PlatformUserID: "118203948571029384", GuildID: "=118203948571029384", Reference: "名前",
+	}}}
+	for f, want := range map[export.Format]string{
+		export.CSV:   `,false,2026,118203948571029384,'=118203948571029384,`,
+		export.Sheet: `,false,2026,"=""118203948571029384""",'=118203948571029384,`,
+	} {
+		var out strings.Builder
+		w, err := export.NewWriter(&out, f)
+		if err == nil {
+			err = w.Write([]facts.View{view})
+		}
+		if err != nil || !strings.Contains(out.String(), want) || !strings.Contains(out.String(), ",名前,") {
+			t.Errorf("%s: %v, %s\nwant %s", f, err, out.String(), want)
+		}
+		if got := strings.HasPrefix(out.String(), "\ufeffid,"); got != (f == export.Sheet) {
+			t.Errorf("%s: begins with a byte order mark: %t", f, got)
+		}
+	}
+}

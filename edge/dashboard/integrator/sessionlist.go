@@ -42,8 +42,9 @@ type sessionsData struct {
 
 	Sessions      []facts.View
 	Older, Newest string // addresses; empty: there is no such page
-	CSV, Lines    string // addresses of the whole list
-	Back          time.Time
+	// addresses of the whole list, in each format
+	Sheet, CSV, Lines string
+	Back              time.Time
 }
 
 // showSessions answers GET /dashboard/sessions, newest first.
@@ -77,8 +78,10 @@ func (h sessionPages) drawSessions(w http.ResponseWriter, r *http.Request, v sit
 	if q.Cursor != "" {
 		d.Newest = h.Prefix + paths.Sessions + "?" + form.Query(pairs...)
 	}
-	d.CSV = h.Prefix + pathExport + "?" + form.Query(append(pairs, "format", string(export.CSV))...)
-	d.Lines = h.Prefix + pathExport + "?" + form.Query(append(pairs, "format", string(export.Lines))...)
+	as := func(f export.Format) string {
+		return h.Prefix + pathExport + "?" + form.Query(append(pairs, "format", string(f))...)
+	}
+	d.Sheet, d.CSV, d.Lines = as(export.Sheet), as(export.CSV), as(export.Lines)
 	h.Draw(w, site.View{
 		Page: "sessions", Title: "Sessions", Nav: "sessions", Visit: &v, Flash: h.TakeFlash(w, r), Data: d,
 		Search: f.Text,
@@ -121,7 +124,7 @@ func (h sessionPages) find(w http.ResponseWriter, r *http.Request, v site.Visit)
 // see them.
 func (h sessionPages) export(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	values := r.URL.Query()
-	f := export.Format(form.Choose(values, "format", form.Choices("csv", "", "jsonl", "")))
+	f := export.Format(form.Choose(values, "format", form.Choices("csv", "", "sheet", "", "jsonl", "")))
 	if f == "" {
 		h.DrawProblem(w, &v, site.ProblemMalformed)
 		return
@@ -130,7 +133,7 @@ func (h sessionPages) export(w http.ResponseWriter, r *http.Request, v site.Visi
 		Format: f, Query: h.query(v.Account.ID, h.readFilters(values, v.Account.ID)), List: h.listPage,
 		May:  func() error { return h.StillMay(r, v, access.ActionExport) },
 		Of:   v.Owners(),
-		File: "sessions." + string(f),
+		File: f.File(),
 	})
 	switch {
 	case err == nil:

@@ -29,7 +29,7 @@ type exportCmd struct {
 	command.Local `embed:""`
 
 	Account  string `required:"" placeholder:"NAME" help:"The account whose sessions to export: its name or id."`
-	Format   string `enum:"csv,jsonl" default:"csv" help:"csv, in which no cell is a formula, or jsonl: one JSON object per line."`
+	Format   string `enum:"csv,sheet,jsonl" default:"csv" help:"csv, in which no cell is a formula; sheet: CSV for spreadsheets, which keep long ids as they are; or jsonl: one JSON object per line."`
 	Q        string `name:"q" placeholder:"TEXT" help:"Search text: a session's id or webhook-id, or the beginning of its user, group, reference or key name."`
 	User     string `placeholder:"ID" help:"Only sessions of this platform_user_id."`
 	Platform string `help:"Only sessions of this platform." placeholder:"TEXT"`
