@@ -124,6 +124,7 @@ type AttemptEnd struct {
 	Receiver string        // host and port
 	Verdict  facts.Verdict // empty: provably nothing was sent
 	Class    failure.Class
+	Status   int  // the receiver's HTTP status; 0: none was read
 	Again    bool // another try follows by itself
 }
 

@@ -334,7 +334,7 @@ func (a *attempt) notSent(ctx context.Context, n *callback.NotSent) disposition 
 	a.metrics.notSent.WithLabelValues(string(n.Class)).Inc()
 	a.span.mark("", n.Class)
 	left := a.left(a.now())
-	a.notify("", n.Class, left > 0)
+	a.notify("", n.Class, 0, left > 0)
 	a.way.release()
 	if left > 0 {
 		pause := min(backoff(a.tries, a.c.Random()), left)
@@ -367,7 +367,7 @@ func (a *attempt) storeResult(r facts.Result) disposition {
 		if err == nil || errors.Is(err, facts.ErrHasResult) {
 			a.reportUnstorable(r, existing)
 			a.span.mark(existing.Verdict, existing.Class)
-			a.notify(existing.Verdict, existing.Class, existing.LeavesDue())
+			a.notify(existing.Verdict, existing.Class, existing.Status, existing.LeavesDue())
 			a.reportResult(a.Completion, existing, err, a.span.id())
 			if err != nil {
 				return standing(existing, a.now())

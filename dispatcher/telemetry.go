@@ -139,12 +139,12 @@ func (a *attempt) reportUnstorable(r, existing facts.Result) {
 }
 
 // notify calls OnAttempt. Tests, and URLs that the policy refuses, show nothing about a receiver.
-func (a *attempt) notify(verdict facts.Verdict, class failure.Class, again bool) {
+func (a *attempt) notify(verdict facts.Verdict, class failure.Class, status int, again bool) {
 	refused := a.barred != nil && a.barred.Class == failure.RefusedAddress
 	if a.c.OnAttempt != nil && !a.Test && !refused {
 		a.c.OnAttempt(AttemptEnd{
 			Session: a.ID, Account: a.Account, Receiver: a.target.HostPort(), Verdict: verdict, Class: class,
-			Again: again,
+			Status: status, Again: again,
 		})
 	}
 }

@@ -78,7 +78,16 @@ func TestAddressForNotices(t *testing.T) {
 	if page := dev.Get(path); !strings.Contains(page.Body, address) {
 		t.Errorf("the address is not there to be changed: %s", page.Body)
 	}
-	look(t, vera.Get(path), "planted").Want(t, http.StatusOK, "bot.example.com:443")
+	look(t, vera.Get(path), "planted", "Send a test").Want(t, http.StatusOK, "bot.example.com:443")
+	vera.post(path+"/test", "account", a.ID).Want(t, http.StatusForbidden)
+	dev.Get(path).Want(t, http.StatusOK, "Send a test notice")
+	for range 2 {
+		dev.Follow(dev.post(path+"/test", "account", a.ID)).Want(t, http.StatusOK, "on its way", "test notice")
+	}
+	if all, err := notice.NewStore(r.conn).List(t.Context(), a.ID); err != nil || len(all) != 1 ||
+		all[0].Type != notice.Test {
+		t.Errorf("within a minute %+v, %v", all, err)
+	}
 	vera.post(path+"/address", "account", a.ID, "notice_url", "").Want(t, http.StatusForbidden)
 	now, err := r.accounts.Account(t.Context(), a.ID)
 	if err != nil || now.NoticeURL != address {

@@ -174,9 +174,8 @@ func furnishNotices(t *testing.T, r *rig, a account.Account) {
 			"into your receiver before the old one ends."},
 		{notice.QuotaReached, "80 % of this month's quota is used: 4,000 of 5,000 sessions."},
 		{notice.ReceiverFailing, "hooks.example.com:443 did not accept the callbacks of 3 sessions in a " +
-			"row; the last failure: connect."},
-		{notice.ReceiverRecovered, "hooks.example.com:443 accepts callbacks again, or was sent none for a " +
-			"while."},
+			"row; the last failure: HTTP status 503, of session k3v7q2m5zt4yd6n2xw7p2c4hf2jb5ral."},
+		{notice.ReceiverRecovered, "hooks.example.com:443 accepts callbacks again."},
 	} {
 		n := notice.New(a.ID, c.kind, "1", r.clock.Now(), c.detail, nil)
 		if err := store.Raise(t.Context(), n); err != nil {

@@ -40,6 +40,9 @@ const (
 	maxReceivers = 10_000
 	// maxOfAccount bounds those of one account that it is notified of.
 	maxOfAccount = 20
+	// workedFor is for how long it is known that a receiver accepted a callback after it failed: longer than
+	// it takes until its failure counts as over.
+	workedFor = 24 * time.Hour
 	// failingFor is the minimum time for which a receiver counts as failing to its account: one that fails
 	// and recovers in turns must not make a notice each time.
 	failingFor = 5 * time.Minute

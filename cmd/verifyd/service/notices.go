@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"verifyd/cmd/verifyd/alarm"
@@ -45,7 +46,8 @@ func startNotices(p *Program, h shared) {
 			Name: "receivers of accounts", Sources: []func(context.Context) []alarm.Condition{
 				p.Receivers.ofAccounts,
 			},
-			Notify: notifyReceiver(notice.NewStore(p.Store.Conn)), Log: p.Config.Log, Now: p.Config.Now,
+			Notify: notifyReceiver(notice.NewStore(p.Store.Conn), p.Receivers), Log: p.Config.Log,
+			Now: p.Config.Now,
 		})
 		actors = append(actors, supervise.New("notice sender", whileOpen{h.stateMonitor, sender}),
 			supervise.New("notice follower", whileOpen{h.stateMonitor,
@@ -73,10 +75,16 @@ func post(ctx context.Context, client *callback.Client, m callback.Message) erro
 	return nil
 }
 
-// notifyReceiver notifies an account that its receiver fails, or no longer fails.
-func notifyReceiver(store *notice.Store) func(context.Context, alarm.Event) error {
+// notifyReceiver notifies an account that its receiver fails, or that it was seen to work again. One that was
+// sent nothing for a while has no second notice: nobody knows whether it works.
+func notifyReceiver(store *notice.Store, seen *receivers) func(context.Context, alarm.Event) error {
 	return func(ctx context.Context, e alarm.Event) error {
-		if err := store.Raise(ctx, receiverNotice(e)); notice.Later(err) {
+		n := receiverNotice(e)
+		receiver, _ := e.Data["receiver"].(string)
+		if n.Type == notice.ReceiverRecovered && !seen.worked(n.Account, receiver) {
+			return nil
+		}
+		if err := store.Raise(ctx, n); notice.Later(err) {
 			return err
 		}
 		return nil
@@ -89,14 +97,12 @@ func receiverNotice(e alarm.Event) notice.Notice {
 	id, _ := e.Data["account"].(string)
 	receiver, _ := e.Data["receiver"].(string)
 	if e.Status == alarm.Resolved {
-		return notice.New(id, notice.ReceiverRecovered, e.ID, e.At, receiver+
-			" accepts callbacks again, or was sent none for a while.",
+		return notice.New(id, notice.ReceiverRecovered, e.ID, e.At, receiver+" accepts callbacks again.",
 			map[string]any{"receiver": receiver, "failing_since": e.Since})
 	}
-	return notice.New(id, notice.ReceiverFailing, e.ID, e.At, fmt.Sprintf(
-		"%s did not accept the callbacks of %v sessions in a row; the last failure: %v.", receiver,
-		e.Data["sessions"], e.Data["class"]),
-		map[string]any{"receiver": receiver, "class": e.Data["class"], "sessions": e.Data["sessions"]})
+	data := maps.Clone(e.Data)
+	delete(data, "account")
+	return notice.New(id, notice.ReceiverFailing, e.ID, e.At, e.Detail, data)
 }
 
 // outcomeNotice returns an account's notice about a callback that waits for a person; one that is sent again
@@ -115,8 +121,9 @@ func outcomeNotice(e dispatcher.AttemptEnd, now time.Time) (n notice.Notice, ok 
 		return notice.Notice{}, false
 	}
 	return notice.New(e.Account, notice.OutcomeWaiting, now.UTC().Format("2006-01-02T15"), now,
-		fmt.Sprintf("A callback to %s ended %s: %s. Decide whether it is sent again. Others that end like "+
-			"this within the hour have no notice of their own.", e.Receiver, e.Verdict, why),
+		fmt.Sprintf("The callback of session %s to %s ended %s (%s): %s. Decide whether it is sent again. "+
+			"Others that end like this within the hour have no notice of their own.", e.Session, e.Receiver,
+			e.Verdict, e.Class, why),
 		map[string]any{"session": e.Session, "receiver": e.Receiver, "verdict": e.Verdict,
 			"class": e.Class}), true
 }

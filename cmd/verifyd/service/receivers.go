@@ -3,7 +3,9 @@ package service
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -35,13 +37,14 @@ type failingHosts struct {
 	failures int // in how many sessions make a destination a failing one
 	limit    int // destinations of one account that are watched at once
 	failing  map[destination]*failing
+	worked   map[destination]time.Time // when those that were failing accepted a callback again
 }
 
 // failing is a destination that has accepted nothing lately.
 type failing struct {
-	sessions map[sessions.ID]bool // whose callback it did not accept, up to as many as it needs
-	class    failure.Class        // of the last trouble
-	last     time.Time
+	sessions map[sessions.ID]bool  // whose callback it did not accept, up to as many as it needs
+	end      dispatcher.AttemptEnd // the last trouble
+	last     time.Time             // when that was
 }
 
 // unknown is the recent deliveries whose end is not known, and that are not sent again by themselves.
@@ -55,9 +58,13 @@ type unknown struct {
 func newReceivers(failures int, now func() time.Time) *receivers {
 	return &receivers{
 		now:    now,
-		hosts:  failingHosts{failures, maxReceivers, map[destination]*failing{}},
-		ofEach: failingHosts{failures, maxOfAccount, map[destination]*failing{}},
+		hosts:  newFailingHosts(failures, maxReceivers),
+		ofEach: newFailingHosts(failures, maxOfAccount),
 	}
+}
+
+func newFailingHosts(failures, limit int) failingHosts {
+	return failingHosts{failures, limit, map[destination]*failing{}, map[destination]time.Time{}}
 }
 
 // receiversOwn are the classes of failure that the receiver causes: another owner of the claim, our proxy and
@@ -84,6 +91,9 @@ func (r *receivers) Ended(e dispatcher.AttemptEnd) {
 
 func (t *failingHosts) ended(to destination, e dispatcher.AttemptEnd, now time.Time) {
 	if e.Verdict == facts.VerdictDelivered {
+		if f := t.failing[to]; f != nil && len(f.sessions) >= t.failures && len(t.worked) < maxReceivers {
+			t.worked[to] = now
+		}
 		delete(t.failing, to)
 		return
 	}
@@ -98,9 +108,10 @@ func (t *failingHosts) ended(to destination, e dispatcher.AttemptEnd, now time.T
 		f = &failing{sessions: map[sessions.ID]bool{}}
 		t.failing[to] = f
 	}
-	if f.class, f.last = e.Class, now; len(f.sessions) < t.failures {
+	if f.end, f.last = e, now; len(f.sessions) < t.failures {
 		f.sessions[e.Session] = true
 	}
+	delete(t.worked, to)
 }
 
 // full reports whether as many destinations of an account are watched as may be.
@@ -119,6 +130,7 @@ func (t *failingHosts) full(account string) bool {
 
 // each forgets the destinations that no longer fail, and calls do for those that do.
 func (t *failingHosts) each(now time.Time, do func(destination, *failing)) {
+	maps.DeleteFunc(t.worked, func(_ destination, at time.Time) bool { return now.Sub(at) >= workedFor })
 	for to, f := range t.failing {
 		switch {
 		case now.Sub(f.last) >= QuietAfter:
@@ -139,8 +151,8 @@ func (r *receivers) conditions(context.Context) []alarm.Condition {
 		all = append(all, alarm.Condition{
 			Type: alarm.ReceiverFailing, About: to.receiver,
 			Detail: fmt.Sprintf("the receiver did not accept the callbacks of %d sessions in a "+
-				"row; the last failure: %s", r.hosts.failures, f.class),
-			Data: map[string]any{"receiver": to.receiver, "class": f.class},
+				"row; the last failure: %s", r.hosts.failures, lastFailure(f.end)),
+			Data: map[string]any{"receiver": to.receiver, "class": f.end.Class},
 		})
 	})
 	if u := r.unknown; u.count > 0 {
@@ -157,6 +169,21 @@ func (r *receivers) conditions(context.Context) []alarm.Condition {
 	return all
 }
 
+// lastFailure returns what went wrong in a try, for people.
+func lastFailure(e dispatcher.AttemptEnd) string {
+	if e.Status != 0 {
+		return "HTTP status " + strconv.Itoa(e.Status)
+	}
+	return string(e.Class)
+}
+
+// worked reports whether this process saw an account's receiver accept a callback after its last failure.
+func (r *receivers) worked(account, receiver string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.ofEach.worked[destination{account, receiver}].IsZero()
+}
+
 // ofAccounts forgets the failures that are over, and returns what each account should know about its
 // receivers.
 func (r *receivers) ofAccounts(context.Context) []alarm.Condition {
@@ -167,7 +194,9 @@ func (r *receivers) ofAccounts(context.Context) []alarm.Condition {
 	r.ofEach.each(now, func(to destination, f *failing) {
 		all = append(all, alarm.Condition{
 			Type: alarm.ReceiverFailing, About: to.account + " " + to.receiver, Until: now.Add(failingFor),
-			Data: map[string]any{"account": to.account, "receiver": to.receiver, "class": f.class,
+			Detail: fmt.Sprintf("%s did not accept the callbacks of %d sessions in a row; the last failure: "+
+				"%s, of session %s.", to.receiver, r.ofEach.failures, lastFailure(f.end), f.end.Session),
+			Data: map[string]any{"account": to.account, "receiver": to.receiver, "class": f.end.Class,
 				"sessions": r.ofEach.failures},
 		})
 	})

@@ -2,6 +2,7 @@ package service
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -80,5 +81,42 @@ func TestUnknownThatIsSentAgainWaitsForNobody(t *testing.T) {
 	}
 	if len(told) != 1 || told[0].Type != notice.OutcomeWaiting {
 		t.Errorf("at the end the account is told %+v", told)
+	}
+}
+
+// That a receiver recovered is said only of one that was seen to accept a callback after its last failure.
+func TestRecoveredIsWhatWorked(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	r := newReceivers(2, func() time.Time { return now })
+	end := func(session sessions.ID, v facts.Verdict, c failure.Class, status int) {
+		r.Ended(dispatcher.AttemptEnd{
+			Session: session, Account: "acc_a", Receiver: "bot.example.com:443", Verdict: v, Class: c,
+			Status: status,
+		})
+	}
+	fail := func() {
+		end("a", facts.VerdictRejected, failure.Status, 503)
+		end("b", facts.VerdictRejected, failure.Status, 502)
+	}
+	worked := func() bool { return r.worked("acc_a", "bot.example.com:443") }
+	end("c", facts.VerdictDelivered, "", 204)
+	fail()
+	told := r.ofAccounts(t.Context())
+	if len(told) != 1 || !strings.HasSuffix(told[0].Detail, "HTTP status 502, of session b.") ||
+		told[0].Data["session"] != sessions.ID("b") || told[0].Data["status"] != 502 {
+		t.Errorf("told %+v", told)
+	}
+	now = now.Add(QuietAfter)
+	if told := r.ofAccounts(t.Context()); len(told) != 0 || worked() {
+		t.Errorf("after silence: %+v, it worked: %t", told, worked())
+	}
+	fail()
+	end("d", facts.VerdictDelivered, "", 204)
+	if r.ofAccounts(t.Context()); !worked() {
+		t.Error("it accepted a callback, and that is not known")
+	}
+	if fail(); worked() {
+		t.Error("it failed since")
 	}
 }

@@ -26,6 +26,7 @@ const (
 	KeyExpired     Type = "key.expired"    // the same
 	SecretRotated  Type = "secret.rotated" // Data: by, old_signs_until
 	MemberJoined   Type = "member.joined"  // Data: name, role, by
+	Test           Type = "test"           // a member asked for it, to see whether notices arrive
 )
 
 const (

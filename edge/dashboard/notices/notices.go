@@ -25,6 +25,10 @@ var webFiles embed.FS
 const (
 	pathRead    = "/dashboard/notices/read"
 	pathAddress = "/dashboard/notices/address"
+	pathTest    = "/dashboard/notices/test"
+
+	// pathDue is the list of sessions whose callbacks wait for their next try.
+	pathDue = paths.Sessions + "?delivery=due"
 
 	fieldAddress = "notice_url"
 )
@@ -32,6 +36,7 @@ const (
 const (
 	flashRead    site.FlashCode = "notices-read"
 	flashAddress site.FlashCode = "notices-address"
+	flashTest    site.FlashCode = "notices-test"
 )
 
 // Part is what site.New needs of this package.
@@ -41,6 +46,7 @@ func Part() site.Part {
 		flashAddress: {
 			Tone: "good", Text: "Saved. Only what happens from now on is posted there.",
 		},
+		flashTest: {Tone: "good", Text: "A test notice is on its way to the address. One a minute is sent."},
 	}}
 }
 
@@ -67,6 +73,7 @@ func (h *Handler) Routes() []web.Route {
 		paths.Get(paths.Notices, h.Read(access.ActionView, h.show)),
 		paths.Post(pathRead, h.Mutate(access.ActionView, h.markRead)),
 		paths.Post(pathAddress, h.Mutate(access.ActionNotices, h.setAddress)),
+		paths.Post(pathTest, h.Mutate(access.ActionNotices, h.sendTest)),
 	}
 }
 
@@ -86,13 +93,14 @@ type data struct {
 
 // kinds has the page's name for each type of notice.
 var kinds = map[notice.Type]row{
-	notice.ReceiverFailing:   {Title: "Receiver failing", Tone: "bad", To: paths.Sessions, Where: "Sessions"},
-	notice.ReceiverRecovered: {Title: "Recovered", Tone: "good", To: paths.Sessions, Where: "Sessions"},
-	notice.OutcomeWaiting:    {Title: "Decision needed", Tone: "bad", To: paths.Sessions, Where: "Sessions"},
+	notice.ReceiverFailing:   {Title: "Receiver failing", Tone: "bad", To: pathDue, Where: "What is due"},
+	notice.ReceiverRecovered: {Title: "Recovered", Tone: "good", To: pathDue, Where: "What is due"},
+	notice.OutcomeWaiting:    {Title: "Decision needed", Tone: "bad", To: paths.Callbacks, Where: "Callbacks"},
 	notice.QuotaReached:      {Title: "Quota", Tone: "caution", To: paths.Usage, Where: "Usage"},
 	notice.KeyExpiring:       {Title: "Key expires", Tone: "caution", To: paths.Keys, Where: "API keys"},
 	notice.KeyExpired:        {Title: "Key expired", Tone: "bad", To: paths.Keys, Where: "API keys"},
 	notice.SecretRotated:     {Title: "Secret rotated", To: paths.Signing, Where: "Signing"},
+	notice.Test:              {Title: "Test"},
 	notice.MemberJoined:      {Title: "Member joined", To: paths.Members, Where: "Members"},
 }
 
@@ -101,9 +109,6 @@ func rowOf(n notice.Notice) row {
 	r, known := kinds[n.Type]
 	if !known {
 		r.Title = string(n.Type)
-	}
-	if id, ok := n.Data["session"].(string); ok && n.Type == notice.OutcomeWaiting {
-		r.To, r.Where = paths.Sessions+"/"+url.PathEscape(id), "The session"
 	}
 	r.Notice = n
 	return r
@@ -177,4 +182,18 @@ func (h *Handler) setAddress(w http.ResponseWriter, r *http.Request, v site.Visi
 		return
 	}
 	h.Done(w, flashAddress, paths.Notices)
+}
+
+// sendTest answers POST /dashboard/notices/test: a notice that says nothing, and is posted like any other.
+func (h *Handler) sendTest(w http.ResponseWriter, r *http.Request, v site.Visit) {
+	ctx, cancel := h.Within(r)
+	defer cancel()
+	now := h.Now()
+	err := h.notices.Raise(ctx, notice.New(v.Account.ID, notice.Test, now.UTC().Format("2006-01-02T15:04"), now,
+		"This is a test notice, which a member of the account asked for. Nothing has happened.", nil))
+	if err != nil {
+		h.Fail(w, r, &v, err)
+		return
+	}
+	h.Done(w, flashTest, paths.Notices)
 }
