@@ -1,5 +1,5 @@
 // Package redrive sends many callbacks again: it does for the chosen sessions what a person may do for one.
-// It never happens automatically, it is bounded, and each account gets one record of it in its audit log,
+// It never happens automatically, it is bounded, and each account gets a record of it in its audit log first,
 // which names the sessions. The webhook-id stays the same, so that receivers can detect the repeat.
 package redrive
 
@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -48,43 +47,76 @@ type Done struct {
 	Skipped []sessions.ID
 }
 
-// Send requests one more attempt of each, and records the requests for each account. It stops at the first
-// error of the store; what was requested until then is done, recorded, and returned with the error, which is
-// natsconf's. A repeat skips what was requested already.
+// Send records for each account which sessions it requests, and requests one more attempt of each. It stops at
+// the first error of the store, which is natsconf's: nothing is requested that is not recorded. What was not
+// requested, or may have been, is a second record. A repeat skips what was requested already.
 func Send(ctx context.Context, st Sessions, log Log, by access.Actor, ids []sessions.ID) (Done, error) {
 	if len(ids) > Max {
 		return Done{}, fmt.Errorf("%w: %d sessions at once; at most %d", natsconf.ErrTooMany, len(ids), Max)
 	}
 	var d Done
 	var accounts []string // in the order in which they came
-	asked := map[string][]string{}
-	err := func() error {
-		for _, id := range ids {
-			c, err := st.Completion(ctx, id) // before the request, whose record needs its account
-			if err == nil {
-				_, err = st.Resend(ctx, id, by.String())
-			}
-			switch {
-			case errors.Is(err, facts.ErrDeliveryOpen), errors.Is(err, facts.ErrNoDelivery),
-				errors.Is(err, facts.ErrResentOften),
-				errors.Is(err, sessions.ErrNotFound), errors.Is(err, facts.ErrUnreadable):
-				d.Skipped = append(d.Skipped, id)
-				continue
-			case err != nil:
-				return err
-			}
-			d.Asked = append(d.Asked, id)
-			if !slices.Contains(accounts, c.Account) {
+	of := map[string][]sessions.ID{}
+	for _, id := range ids {
+		switch c, err := st.Completion(ctx, id); {
+		case isSkipped(err):
+			d.Skipped = append(d.Skipped, id)
+		case err != nil:
+			return d, err
+		default:
+			if of[c.Account] == nil {
 				accounts = append(accounts, c.Account)
 			}
-			asked[c.Account] = append(asked[c.Account], string(id))
+			of[c.Account] = append(of[c.Account], id)
 		}
-		return nil
-	}()
-	for _, of := range accounts {
-		err = errors.Join(err, record(ctx, log, by, of, asked[of]))
 	}
-	return d, err
+	for _, a := range accounts {
+		if err := record(ctx, log, by, a, of[a]); err != nil {
+			return d, err
+		}
+	}
+	var failed error
+	for _, a := range accounts {
+		missed := map[string]string{}
+		miss := func(why string, id sessions.ID) {
+			missed[why] = strings.TrimSpace(missed[why] + " " + string(id))
+		}
+		for _, id := range of[a] {
+			if failed != nil {
+				miss("not_requested", id)
+				continue
+			}
+			switch _, err := st.Resend(ctx, id, by.String()); {
+			case err == nil:
+				d.Asked = append(d.Asked, id)
+			case isSkipped(err):
+				d.Skipped = append(d.Skipped, id)
+				miss("skipped", id)
+			default:
+				failed = err
+				miss("uncertain", id)
+			}
+		}
+		if len(missed) > 0 {
+			missed["redrive"] = "in part"
+			failed = errors.Join(failed,
+				log.Note(context.WithoutCancel(ctx), by, a, audit.CallbackSent, "", missed))
+		}
+	}
+	return d, failed
+}
+
+// isSkipped reports whether an error concerns one session alone.
+func isSkipped(err error) bool {
+	for _, its := range []error{
+		facts.ErrDeliveryOpen, facts.ErrNoDelivery, facts.ErrResentOften, sessions.ErrNotFound,
+		facts.ErrUnreadable,
+	} {
+		if errors.Is(err, its) {
+			return true
+		}
+	}
+	return false
 }
 
 // ParseIDs reads the sessions of a form. ok is false unless they are what our page sends: at most Max ids.
@@ -99,13 +131,12 @@ func ParseIDs(texts []string) (ids []sessions.ID, ok bool) {
 	return ids, true
 }
 
-// record writes the one record of an account. For a single session it is the same as for a single resend.
-func record(ctx context.Context, log Log, by access.Actor, account string, ids []string) error {
-	on, detail := "", map[string]string{
-		"redrive": "yes", "count": strconv.Itoa(len(ids)), "sessions": strings.Join(ids, " "),
-	}
+// record writes the first record of an account. For a single session it is the same as for a single resend.
+func record(ctx context.Context, log Log, by access.Actor, account string, ids []sessions.ID) error {
 	if len(ids) == 1 {
-		on, detail = ids[0], map[string]string{"redrive": "yes"}
+		return log.Note(ctx, by, account, audit.CallbackSent, string(ids[0]), map[string]string{"redrive": "yes"})
 	}
-	return log.Note(ctx, by, account, audit.CallbackSent, on, detail)
+	return log.Note(ctx, by, account, audit.CallbackSent, "", map[string]string{
+		"redrive": "yes", "count": strconv.Itoa(len(ids)), "sessions": strings.Trim(fmt.Sprint(ids), "[]"),
+	})
 }

@@ -29,7 +29,8 @@ func (s store) Completion(_ context.Context, id sessions.ID) (sessions.Completio
 
 // noteText formats a note.
 func noteText(of, what, on string, detail map[string]string) string {
-	return strings.Join([]string{of, what, on, detail["count"], detail["sessions"]}, " ")
+	return strings.Join([]string{of, what, on, detail["count"], detail["sessions"], detail["skipped"],
+		detail["not_requested"], detail["uncertain"]}, " ")
 }
 
 // book collects records; a full one fails.
@@ -53,23 +54,30 @@ func TestRedrive(t *testing.T) {
 	d, err := redrive.Send(t.Context(), st, log, access.Operator("olga"), []sessions.ID{
 		"a", "open", "none", "gone", "b", "a2",
 	})
-	if err != nil || !slices.Equal(d.Asked, []sessions.ID{"a", "b", "a2"}) ||
+	if err != nil || !slices.Equal(d.Asked, []sessions.ID{"a", "a2", "b"}) ||
 		!slices.Equal(d.Skipped, []sessions.ID{"open", "none", "gone"}) {
 		t.Errorf("%+v, %v", d, err)
 	}
-	if want := []string{"acc_a callback.sent_again  2 a a2",
-		"acc_b callback.sent_again b  "}; !slices.Equal(log.notes, want) {
+	if want := []string{
+		"acc_a callback.sent_again  2 a a2   ", "acc_o callback.sent_again open     ",
+		"acc_n callback.sent_again none     ", "acc_g callback.sent_again gone     ",
+		"acc_b callback.sent_again b     ", "acc_o callback.sent_again    open  ",
+		"acc_n callback.sent_again    none  ", "acc_g callback.sent_again    gone  ",
+	}; !slices.Equal(log.notes, want) {
 		t.Errorf("records %q", log.notes)
 	}
 	log.notes = nil
 	if d, err = redrive.Send(t.Context(), st, log, access.Operator(""),
-		[]sessions.ID{"a", "away", "b"}); !errors.Is(err, natsconf.ErrUnavailable) ||
-		len(d.Asked) != 1 || len(log.notes) != 1 {
+		[]sessions.ID{"a", "away", "a2", "b"}); !errors.Is(err, natsconf.ErrUnavailable) ||
+		!slices.Equal(d.Asked, []sessions.ID{"a"}) || !slices.Equal(log.notes, []string{
+		"acc_a callback.sent_again  3 a away a2   ", "acc_b callback.sent_again b     ",
+		"acc_a callback.sent_again     a2 away", "acc_b callback.sent_again     b ",
+	}) {
 		t.Errorf("where the store goes away: %+v, %v", d, err)
 	}
 	full := &book{fault: natsconf.ErrUncertain}
 	if d, err = redrive.Send(t.Context(), st, full, access.Operator(""),
-		[]sessions.ID{"a", "b"}); !errors.Is(err, natsconf.ErrUncertain) || len(d.Asked) != 2 {
+		[]sessions.ID{"a", "b"}); !errors.Is(err, natsconf.ErrUncertain) || len(d.Asked) != 0 {
 		t.Errorf("where no record can be kept: %+v, %v", d, err)
 	}
 	log.notes = nil
@@ -85,33 +93,33 @@ type awayAfter struct {
 	store
 	requests int
 	asked    []sessions.ID
+	log      *book
+	t        *testing.T
 }
 
 func (s *awayAfter) Resend(ctx context.Context, id sessions.ID, by string) (facts.Resend, error) {
-	s.asked = append(s.asked, id)
+	if recorded := strings.Fields(strings.Join(s.log.notes, " ")); !slices.Contains(recorded, string(id)) {
+		s.t.Errorf("%s is requested; recorded are %q", id, s.log.notes)
+	}
+	if s.asked = append(s.asked, id); len(s.asked) > s.requests {
+		return facts.Resend{}, natsconf.ErrUncertain
+	}
 	return s.store.Resend(ctx, id, by)
 }
 
-func (s *awayAfter) Completion(ctx context.Context, id sessions.ID) (sessions.Completion, error) {
-	if len(s.asked) >= s.requests {
-		return sessions.Completion{}, natsconf.ErrUnavailable
-	}
-	return s.store.Completion(ctx, id)
-}
-
-// Wherever the store goes away, each callback that was requested is in the records.
+// Each callback is in the records before it is requested. Where the store goes away, the records say of which
+// one nobody knows whether it was, and of which it was not.
 func TestWhatIsRequestedIsRecorded(t *testing.T) {
-	for requests := range 3 {
-		st, log := &awayAfter{requests: requests}, &book{}
-		d, err := redrive.Send(t.Context(), st, log, access.Operator(""), []sessions.ID{"a", "b", "c"})
-		recorded := strings.Fields(strings.Join(log.notes, " "))
-		for _, id := range st.asked {
-			if !slices.Contains(recorded, string(id)) {
-				t.Errorf("%s is sent again; recorded are %q", id, log.notes)
-			}
-		}
-		if !errors.Is(err, natsconf.ErrUnavailable) || len(d.Asked) != requests {
+	ids := []sessions.ID{"a", "a2", "a3"}
+	for requests := range ids {
+		log := &book{}
+		st := &awayAfter{requests: requests, log: log, t: t}
+		d, err := redrive.Send(t.Context(), st, log, access.Operator(""), ids)
+		if !errors.Is(err, natsconf.ErrUncertain) || !slices.Equal(d.Asked, ids[:requests]) {
 			t.Errorf("%+v, %v", d, err)
+		}
+		if last := log.notes[len(log.notes)-1]; !strings.HasSuffix(last, " "+string(ids[requests])) {
+			t.Errorf("recorded last is %q", last)
 		}
 	}
 }
