@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"net/http"
 	"slices"
 	"time"
 
@@ -72,7 +73,10 @@ type Config struct {
 }
 
 // Handler answers the routes of this package. It is safe for concurrent use and starts nothing.
-type Handler struct{ routes []web.Route }
+type Handler struct {
+	site   *site.Site
+	routes []web.Route
+}
 
 // New checks the configuration and returns the handler. Errors name what is wrong and what would be valid.
 func New(c Config) (*Handler, error) {
@@ -127,9 +131,15 @@ func New(c Config) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Handler{slices.Concat(in.Routes(), pages.Routes(), sent.Routes(), signInPage.Routes(),
+	return &Handler{s, slices.Concat(in.Routes(), pages.Routes(), sent.Routes(), signInPage.Routes(),
 		noticePages.Routes(), operators.Routes(), s.Routes())}, nil
 }
 
 // Routes returns the route table, for api.Config.
 func (h *Handler) Routes() []web.Route { return h.routes }
+
+// Nowhere answers a browser whose address below the dashboard or the documents leads to no page, with the
+// status of what it asked for.
+func (h *Handler) Nowhere(w http.ResponseWriter, r *http.Request, status int) {
+	h.site.Nowhere(w, r, status)
+}

@@ -108,6 +108,9 @@ func TestSessionsAreFiltered(t *testing.T) {
 				t.Errorf("%s: %s is there: %t", query, user, !want)
 			}
 		}
+		if query == "q=los" {
+			shown.Want(t, http.StatusOK, `>failed</span> <span class="soft small">declined</span>`)
+		}
 		if len(users) == 0 {
 			shown.Want(t, http.StatusOK, "Nothing found", "You asked for sessions",
 				"All stored sessions")

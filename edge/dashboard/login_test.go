@@ -524,3 +524,19 @@ func TestStoreAway(t *testing.T) {
 		t.Error("no Retry-After")
 	}
 }
+
+// An address below the dashboard that leads nowhere is answered in the frame of whoever is logged in.
+func TestNoSuchPage(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	r.account("Harbor Guild")
+	open := func(b *browser) answer {
+		req := b.Request(http.MethodGet, "/dashboard/no-such-page", "")
+		req.Header.Set("Accept", "text/html")
+		return b.Do(req)
+	}
+	open(r.as("vera")).Want(t, http.StatusNotFound, "There is no such page", "Harbor Guild")
+	stranger := open(r.browser())
+	stranger.Want(t, http.StatusNotFound, "There is no such page")
+	stranger.Lacks(t, "Harbor Guild")
+}

@@ -253,7 +253,8 @@ func newRig(tb testing.TB, s setup) *rig {
 		Signing: signing.New(key),
 		Lister:  r.store,
 		Usages:  r.store, Changes: watch, Rates: rates, Quota: quota, Callbacks: r.callbacks.policy,
-		Listeners: devtunnel.New(conn), Routes: append(h.Routes(), pages...), Log: zerolog.Nop(),
+		Listeners: devtunnel.New(conn), Routes: append(h.Routes(), pages...), Nowhere: h.Nowhere,
+		Log: zerolog.Nop(),
 	})
 	if err != nil {
 		tb.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"verifyd/cmd/verifyd/version"
 	"verifyd/edge/account/signing"
 	"verifyd/edge/api"
+	"verifyd/edge/dashboard"
 	"verifyd/edge/guide"
 	"verifyd/edge/limit"
 	"verifyd/edge/manage"
@@ -137,9 +138,23 @@ func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
 		Levels: p.Config.Levels, Proves: pages.Proves, Networks: networks.ids(),
 		TestKeys: p.Config.TestKeys,
 		Routes:   slices.Concat(pages.Routes(), board.Routes(), managed.Routes(), static),
-		Nowhere:  pages.Nowhere,
+		Nowhere:  nowhere(p.Base, board, pages),
 		Metrics:  p.Registry, Tracer: tracerOf(p), Log: p.Config.Log, Now: p.Config.Now,
 	})
+}
+
+// nowhere answers people whose address leads to no page: integrators below the dashboard and the documents,
+// users elsewhere.
+func nowhere(base string, board *dashboard.Handler, pages *signin.Handler) web.Page {
+	_, prefix, _ := web.ParseBaseURL(base) // it was parsed before
+	return func(w http.ResponseWriter, r *http.Request, status int) {
+		switch first, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, prefix+"/"), "/"); first {
+		case "dashboard", "docs":
+			board.Nowhere(w, r, status)
+		default:
+			pages.Nowhere(w, r, status)
+		}
+	}
 }
 
 // newManage returns the management interface.

@@ -208,8 +208,9 @@ func stepsOf(totals map[stats.Count]int64) []stepRow {
 		if step.Count == stats.CountFinished { // with a code the outcome is reached on the platform
 			rows[i].Count += totals[stats.CountCode]
 		}
-		if i > 0 {
-			rows[i].Lost = max(rows[i-1].Count-rows[i].Count, 0)
+		if i > 0 { // a user who declines skips steps, and a session of last month may end in this one
+			rows[i].Count = min(rows[i].Count, rows[i-1].Count)
+			rows[i].Lost = rows[i-1].Count - rows[i].Count
 		}
 		if all := totals[stats.CountStarted]; all > 0 {
 			rows[i].Percent = min(rows[i].Count*100/all, 100)

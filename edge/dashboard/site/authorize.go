@@ -210,6 +210,20 @@ func (s *Site) Read(action access.Action, next Page) http.Handler {
 	})
 }
 
+// Nowhere answers a browser whose address leads to no page, with the status of what it asked for: to somebody
+// who is logged in within their account's frame.
+func (s *Site) Nowhere(w http.ResponseWriter, r *http.Request, status int) {
+	page.Guard(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := s.Within(r)
+		defer cancel()
+		var visit *Visit
+		if v, err := s.Authorize(ctx, r); err == nil {
+			visit = &v
+		}
+		s.DrawProblem(w, visit, problemNowhere.with(status))
+	}).ServeHTTP(w, r)
+}
+
 // Mutate is Read for changes: a form of this site, rendered for the selected account, within the rate of
 // whoever is logged in.
 func (s *Site) Mutate(action access.Action, next Page) http.Handler {

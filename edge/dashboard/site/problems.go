@@ -23,6 +23,10 @@ var (
 		Lead: "This account has no such thing, or it is no longer kept.",
 		Next: "Go back to the list you came from.",
 	}
+	problemNowhere = Problem{
+		Heading: "There is no such page", Lead: "The address that you opened leads to no page.",
+		Next: "Check the address, or begin at the first page of the dashboard or of the documents.",
+	}
 	ProblemForbidden = Problem{
 		Status: http.StatusForbidden, Heading: "Your role does not allow this",
 		Lead: "Nothing was changed.",
