@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"regexp"
@@ -131,6 +132,7 @@ func (a telling) sid(t *testing.T, name string) string {
 func TestExplainAndDeliveries(t *testing.T) {
 	a := tell(t)
 	t.Run("explain", a.explain)
+	t.Run("explain as JSON", a.explainJSON)
 	t.Run("golden", a.golden)
 	t.Run("list", a.list)
 	t.Run("show", a.show)
@@ -179,6 +181,32 @@ func (a telling) explain(t *testing.T) {
 		}
 		if _, out, errOut := a.verifyd(t, "explain", "cb_"+a.sid(t, "delivered")); out != byID {
 			t.Errorf("by webhook-id: %q %q", out, errOut)
+		}
+	}
+}
+
+// explainJSON compares what programs get with what people read.
+func (a telling) explainJSON(t *testing.T) {
+	_, text, _ := a.verifyd(t, "explain", a.sid(t, "undeliverable"))
+	code, out, errOut := a.verifyd(t, "explain", "--json", a.sid(t, "undeliverable"))
+	var doc struct {
+		Session  struct{ ID, State, Delivery, Advice string }
+		Timeline []struct{ At, Kind, Text string }
+	}
+	if err := json.Unmarshal([]byte(out), &doc); code != 0 || err != nil {
+		t.Fatalf("exit %d, %v: %s%s", code, err, out, errOut)
+	}
+	if s := doc.Session; s.ID != a.sid(t, "undeliverable") || s.State != "verified" ||
+		s.Delivery != "undeliverable" || !strings.HasSuffix(text, "\n"+s.Advice+"\n") {
+		t.Errorf("%+v", s)
+	}
+	if len(doc.Timeline) < 3 || doc.Timeline[0].Kind != "created" {
+		t.Errorf("%+v", doc.Timeline)
+	}
+	for _, e := range doc.Timeline {
+		at, err := time.Parse(time.RFC3339Nano, e.At)
+		if line := at.Format("15:04:05.000") + "  " + e.Text + "\n"; err != nil || !strings.Contains(text, line) {
+			t.Errorf("%v: people do not read %q", err, line)
 		}
 	}
 }

@@ -96,6 +96,7 @@ var examples = map[string]string{
 		"operator/nats.nk --secret-key-file operator/secret.key",
 	"healthcheck": "verifyd healthcheck",
 	"version":     "verifyd version",
+	"completion":  "verifyd completion bash > /etc/bash_completion.d/verifyd",
 	"help":        "verifyd help key create",
 }
 
@@ -103,6 +104,16 @@ var examples = map[string]string{
 type helpCmd struct {
 	As      string   `default:"page" enum:"page,man,bash,zsh,fish" help:"Format: page; man, the whole manual as a man page; or the completions of a shell: bash, zsh or fish."`
 	Command []string `arg:"" optional:"" help:"The command to explain; without one, all are listed."`
+}
+
+// completionCmd is help --as for a shell, under the name that other programs have for it.
+type completionCmd struct {
+	Shell string `arg:"" enum:"bash,zsh,fish" help:"The shell: bash, zsh or fish."`
+}
+
+// Run prints the completions.
+func (s completionCmd) Run(k *kong.Kong, c command.Console) error {
+	return helpCmd{As: s.Shell}.Run(k, c)
 }
 
 // Run shows the page that --help shows, or the man page and completions that packages install.

@@ -83,8 +83,9 @@ type cli struct {
 
 	Health process.Health `cmd:"" name:"healthcheck" help:"Check whether a process on this machine is ready; for containers, which have no other client."`
 
-	Version versionCmd `cmd:"" help:"Print the version."`
-	Help    helpCmd    `cmd:"" help:"Explain a command: its purpose, an example, and its flags."`
+	Version    versionCmd    `cmd:"" help:"Print the version."`
+	Completion completionCmd `cmd:"" help:"Print the completions of a shell."`
+	Help       helpCmd       `cmd:"" help:"Explain a command: its purpose, an example, and its flags."`
 }
 
 // The exit codes: 1 for a failure, 2 for a command line or a setting that is wrong.

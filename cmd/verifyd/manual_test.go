@@ -25,6 +25,23 @@ func made(t *testing.T, as string) (file string) {
 	return file
 }
 
+// The completions have the name that they have in other programs, too.
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		want, err := os.ReadFile(made(t, shell))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if code, out, errOut := verifyd(t, "completion", shell); code != 0 || out != string(want) {
+			t.Errorf("%s: exit %d: %s", shell, code, errOut)
+		}
+	}
+	if code, _, errOut := verifyd(t, "completion", "tcsh"); code != exitUsage || !strings.Contains(errOut, "bash") {
+		t.Errorf("of a shell that is not known: exit %d: %s", code, errOut)
+	}
+}
+
 // completed are incomplete command lines, with some of the completions that must be offered, and some that
 // must not be.
 var completed = []struct {

@@ -15,7 +15,7 @@ import (
 )
 
 // elsewhere are commands that print tables, and whose JSON other tests check.
-var elsewhere = []string{"status", "check", "try", "move", "restore"}
+var elsewhere = []string{"status", "check", "try", "move", "restore", "explain"}
 
 // tableless are commands that print no table.
 var tableless = []string{
@@ -28,9 +28,8 @@ var tableless = []string{
 	"member invite", "member withdraw", "member role", "member remove", "operator grant",
 	"operator revoke", "operator login-link", "hosts pause", "hosts resume", "deliveries resend",
 	"sessions export",
-	"explain",
 	"listen", "log-level", "prepare",
-	"apply", "recover", "healthcheck", "version", "help",
+	"apply", "recover", "healthcheck", "version", "completion", "help",
 }
 
 // Every command that prints a table prints the same as one JSON document for --json. A new command has to

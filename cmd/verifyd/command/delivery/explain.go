@@ -20,6 +20,7 @@ import (
 // Explain describes in plain words what happened to a session, and what to do.
 type Explain struct {
 	command.Local `embed:""`
+	table.Listing `embed:""`
 	sessionArg    `embed:""`
 }
 
@@ -51,6 +52,9 @@ func (e Explain) Run(ctx context.Context, c command.Console) error {
 			if a.ID == v.Account {
 				explanation.Account = a.Name
 			}
+		}
+		if e.JSON {
+			return e.Print(c.Out, explanation.card(), explanation.timeline(entries))
 		}
 		return explanation.write(c.Out, entries)
 	})
@@ -85,6 +89,23 @@ func (s explanation) write(out io.Writer, entries []timeline.Entry) error {
 	fmt.Fprintf(&b, "\n%s\n", s.advice())
 	_, err := io.WriteString(out, b.String())
 	return err
+}
+
+// card and timeline are for programs what write is for people.
+func (s explanation) card() *table.Table {
+	t := table.NewCard("session", ":id", ":test", ":platform", ":platform_user_id", ":guild_id", ":state",
+		":reason", ":delivery", ":advice")
+	t.Add(s.ID, s.Test, s.Platform, s.PlatformUserID, s.GuildID, s.State, s.Reason, s.Delivery.State,
+		s.advice())
+	return t
+}
+
+func (s explanation) timeline(entries []timeline.Entry) *table.Table {
+	t := table.New("timeline", ":at", ":kind", ":text")
+	for _, e := range entries {
+		t.Add(table.Exactly(e.At), e.Kind, s.Describe(e))
+	}
+	return t
 }
 
 // title returns the state of the session, with that of the delivery if there is one.
