@@ -25,8 +25,7 @@ type stored struct {
 	revision uint64
 }
 
-// ownKey reads a key that the actor is about to change, if they may, with the record of its last change
-// safely in the log.
+// ownKey reads a key that the actor is about to change, if they may.
 func (s keys) ownKey(
 	ctx context.Context, by access.Actor, accountID, name string,
 	may func(context.Context, access.Actor, string) error,
@@ -38,10 +37,7 @@ func (s keys) ownKey(
 	if err := k.checkOwner(by, accountID); err != nil {
 		return stored{}, err
 	}
-	if err := may(ctx, by, k.Account); err != nil {
-		return stored{}, err
-	}
-	return k, s.log.Repair(ctx, k.Last)
+	return k, may(ctx, by, k.Account)
 }
 
 // checkOwner refuses a key of another account than the one that is named; empty: the operator means any. The

@@ -131,7 +131,7 @@ func (s keys) RollKey(ctx context.Context, by access.Actor, accountID, id string
 	err = natsconf.Retry(ctx, func() (err error) {
 		secret = "" // of the try before, which was not stored
 		if old, err = s.ownKey(ctx, by, accountID, id, s.mayChangeKeys); err == nil {
-			err = record.KeyRewritable(old.data)
+			err = cmp.Or(s.log.Repair(ctx, old.Last), record.KeyRewritable(old.data))
 		}
 		if err != nil {
 			return err
@@ -201,12 +201,11 @@ func (s keys) RevokeKey(ctx context.Context, by access.Actor, accountID, name st
 			return err
 		}
 		if !k.RevokedAt.IsZero() {
-			return errUnchanged
+			return cmp.Or(s.log.Repair(ctx, k.Last), errUnchanged)
 		}
 		k.RevokedAt = s.log.Instant()
-		if k.Last, err = s.log.Draft(ctx, by, k.Account, audit.KeyWasRevoked, k.ID, map[string]string{
-			"name": k.Name,
-		}); err != nil {
+		if k.Last, err = s.log.Follow(ctx, k.Last, by, k.Account, audit.KeyWasRevoked, k.ID,
+			map[string]string{"name": k.Name}); err != nil {
 			return err
 		}
 		data, err := k.Encode()

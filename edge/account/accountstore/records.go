@@ -89,18 +89,24 @@ func (s *records) changeNow(ctx context.Context, by access.Actor, id string, act
 	var a record.Account
 	err := natsconf.Retry(ctx, func() (err error) {
 		var e entry.Entry
-		if a, e, err = s.readForChange(ctx, by, id, action); err != nil {
+		if a, e, err = s.account(ctx, id); err == nil {
+			err = s.permit(ctx, a.Account, by, action)
+		}
+		if err != nil {
 			return err
 		}
 		d, err := edit(&a.Account, s.log.Instant())
 		if err != nil {
-			return err
+			return cmp.Or(s.log.Repair(ctx, a.Last), err)
 		}
 		if err = record.AccountRewritable(e.Value); err != nil &&
-			!(audit.Record{What: d.what}).TakesAway() {
+			!(audit.Record{What: d.what, Detail: d.detail}).TakesAway() {
 			return fmt.Errorf("account %s: %w", id, err)
 		}
-		data, err := s.encode(ctx, by, &a, d)
+		if a.Last, err = s.log.Follow(ctx, a.Last, by, a.ID, d.what, d.on, d.detail); err != nil {
+			return err
+		}
+		data, err := a.Encode(s.box)
 		if err == nil {
 			data, err = record.KeepAccount(e.Value, data)
 		}

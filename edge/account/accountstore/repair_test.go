@@ -1,9 +1,11 @@
 package accountstore
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -194,6 +196,108 @@ func TestTakingBackDoesNotWaitForItsRecord(t *testing.T) {
 	page, err := s.Audit(t.Context(), a.ID, "", 0)
 	if err != nil || page.Records[0].What != audit.LinkRevoked || page.Records[0].On != l.ID {
 		t.Errorf("the log: %+v, %v", page.Records, err)
+	}
+}
+
+// While the audit log does not answer, whatever takes a right away is done at once, and nothing else is. When
+// the log answers again it gets each record once, before that of the next change.
+func TestTakingAwayWaitsForNoLog(t *testing.T) {
+	t.Parallel()
+	s, ada, a := startOwned(t)
+	bob := account.Member{Network: "example", Subject: "bob", Role: access.RoleOwner}
+	_, err := s.AddMember(t.Context(), ada.Actor(), a.ID, bob)
+	_, k, kerr := s.CreateKey(t.Context(), ada.Actor(), a.ID, account.KeyOptions{})
+	_, l, lerr := s.LoginLink(t.Context(), access.Operator(""), a.ID, access.RoleOwner)
+	derr := s.conn.JS.DeleteStream(t.Context(), topology.StreamAudit)
+	if err := errors.Join(err, kerr, lerr, derr); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SetQuota(t.Context(), access.Operator(""), a.ID, 7); !errors.Is(err,
+		natsconf.ErrUnavailable) {
+		t.Errorf("a change that takes nothing away: %v", err)
+	}
+	role := func() access.Role {
+		now, err := s.Account(t.Context(), a.ID)
+		if err != nil {
+			t.Error(err)
+		}
+		m, _ := now.Member(bob.Network, bob.Subject)
+		return m.Role
+	}
+	for _, step := range []struct {
+		what string
+		take func(context.Context) error
+		gone func() bool
+	}{
+		{audit.KeyWasRevoked, func(ctx context.Context) error {
+			_, err := s.RevokeKey(ctx, ada.Actor(), a.ID, k.ID)
+			return err
+		}, func() bool {
+			now, err := s.find(t.Context(), k.ID)
+			return err == nil && !now.RevokedAt.IsZero()
+		}},
+		{audit.RoleChanged, func(ctx context.Context) error {
+			_, err := s.SetRole(ctx, ada.Actor(), a.ID, bob.Network, bob.Subject, access.RoleViewer)
+			return err
+		}, func() bool { return role() == access.RoleViewer }},
+		{audit.MemberRemoved, func(ctx context.Context) error {
+			_, err := s.RemoveMember(ctx, ada.Actor(), a.ID, bob.Network, bob.Subject)
+			return err
+		}, func() bool { return role() == "" }},
+		{audit.LinkRevoked, func(ctx context.Context) error {
+			return s.RevokeLoginLink(ctx, access.Operator(""), a.ID, l.ID)
+		}, func() bool {
+			_, err := s.LoginLinkGrant(t.Context(), a.ID, l.ID)
+			return errors.Is(err, grant.ErrNoLink)
+		}},
+		{life.Disabled, func(ctx context.Context) error {
+			_, err := s.Disable(ctx, access.Operator(""), a.ID, "")
+			return err
+		}, func() bool {
+			now, err := s.Account(t.Context(), a.ID)
+			return err == nil && !now.InService()
+		}},
+	} {
+		ctx, leave := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- step.take(ctx) }()
+		natstest.Await(t, step.what, step.gone)
+		leave()
+		if err := natstest.Receive(t, "the end of "+step.what, ended); !errors.Is(err,
+			natsconf.ErrUncertain) {
+			t.Errorf("%s without a record: %v", step.what, err)
+		}
+	}
+	natstest.Ensure(t, s.conn)
+	if _, err := s.Enable(t.Context(), access.Operator(""), a.ID); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := s.Repair(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := s.Audit(t.Context(), a.ID, "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log []string
+	for _, r := range slices.Backward(page.Records) {
+		log = append(log, r.What)
+		if len(r.Later) > 0 {
+			t.Errorf("the log holds %+v in %s", r.Later, r.What)
+		}
+	}
+	want := []string{ // what was there before has left with the stream, but what the entries hold
+		audit.MemberAdded, audit.RoleChanged, audit.MemberRemoved, life.Disabled, life.Enabled,
+		audit.KeyCreated, audit.KeyWasRevoked, audit.LinkRevoked,
+	}
+	if !slices.Equal(log, want) {
+		t.Errorf("the log has %q, want %q", log, want)
+	}
+	if e, err := entry.Get(t.Context(), s.conn, topology.BucketAccounts, a.ID); err != nil ||
+		strings.Contains(string(e.Value), `"later"`) {
+		t.Errorf("the account still holds what is in the log: %s, %v", e.Value, err)
 	}
 }
 

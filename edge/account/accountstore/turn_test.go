@@ -20,17 +20,23 @@ import (
 	"verifyd/natsconf/topology"
 )
 
+// startOwned returns a store with an account, and its owner.
+func startOwned(t *testing.T) (s *Store, ada account.Member, a account.Account) {
+	t.Helper()
+	s, ada = startStore(t), account.Member{Network: "example", Subject: "ada"}
+	a, err := s.CreateAccount(t.Context(), ada.Actor(), "Harbor Guild", ada)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, ada, a
+}
+
 // Names are judged before the turn, for which the account's other changes wait: a name is refused while
 // another change has the turn, and all accounts are read before it and not once more in it.
 func TestNamesAreJudgedBeforeTheTurn(t *testing.T) {
 	t.Parallel()
 	natstest.NeedsEmbedded(t, "what is asked for, which readings show in their subject")
-	s := startStore(t)
-	ada := account.Member{Network: "example", Subject: "ada"}
-	a, err := s.CreateAccount(t.Context(), ada.Actor(), "Harbor Guild", ada)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, ada, a := startOwned(t)
 	for _, name := range []string{"Lake Guild", "B Guild", "C Guild", "D Guild", "E Guild", "F Guild"} {
 		if _, err := s.CreateAccount(t.Context(), access.Operator(""), name); err != nil {
 			t.Fatal(err)
@@ -184,12 +190,7 @@ func TestTakingAwayWaitsForNoTurn(t *testing.T) {
 // are changed as ever, and so is one whose oldest records have aged out.
 func TestFullLog(t *testing.T) {
 	t.Parallel()
-	s := startStore(t)
-	ada := account.Member{Network: "example", Subject: "ada"}
-	a, err := s.CreateAccount(t.Context(), ada.Actor(), "Harbor Guild", ada)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, ada, a := startOwned(t)
 	newKey := func(by access.Actor, id string) (account.Key, error) {
 		_, k, err := s.CreateKey(t.Context(), by, id, account.KeyOptions{Name: "bot"})
 		return k, err
@@ -238,12 +239,7 @@ func TestFullLog(t *testing.T) {
 // Who looks at the secret again and again leaves one record a day, unless something else came in between.
 func TestSecretThatIsSeenAllDay(t *testing.T) {
 	t.Parallel()
-	s := startStore(t)
-	ada := account.Member{Network: "example", Subject: "ada"}
-	a, err := s.CreateAccount(t.Context(), ada.Actor(), "Harbor Guild", ada)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, ada, a := startOwned(t)
 	at := time.Date(2033, 11, 24, 10, 0, 0, 0, time.UTC)
 	s.Now = func() time.Time { return at }
 	sees := func(by access.Actor, want int64) {

@@ -27,6 +27,9 @@ import (
 // more.
 const writeWithin = 12 * time.Second
 
+// answersWithin bounds how long what takes a right away waits for an answer of the log.
+const answersWithin = time.Second
+
 // Log writes and reads the audit log. Record n of an account is the one message on audit.<account>.<n>; the
 // stream accepts no second one there and deletes none. Its methods are safe for concurrent use.
 type Log struct {
@@ -61,7 +64,7 @@ func subjects(account string) string { return "audit." + account + ".*" }
 // Draft makes a record with the next free number. Its errors are access.ErrLogFull and natsconf's.
 func (l *Log) Draft(ctx context.Context, by access.Actor, account, what, on string,
 	detail map[string]string) (*Record, error) {
-	now := l.Instant()
+	r := l.record(by, account, what, on, detail)
 	last, err := l.Last(ctx, account)
 	if most := l.mostFor(by, what); err == nil && most > 0 && last >= most {
 		err = l.checkFull(ctx, account, last, most)
@@ -69,12 +72,43 @@ func (l *Log) Draft(ctx context.Context, by access.Actor, account, what, on stri
 	if err != nil {
 		return nil, err
 	}
+	r.Number = last + 1
+	return r, nil
+}
+
+// record makes a record without a number.
+func (l *Log) record(by access.Actor, account, what, on string, detail map[string]string) *Record {
 	detail = maps.Clone(detail)
 	maps.DeleteFunc(detail, func(_, v string) bool { return v == "" })
 	return &Record{
-		Version: entry.Version, ID: rand.Text(), Number: last + 1, At: now, Account: account, Who: by,
+		Version: entry.Version, ID: rand.Text(), At: l.Instant(), Account: account, Who: by,
 		What: what, On: on, Detail: detail,
-	}, nil
+	}
+}
+
+// Follow is Draft for the change of an entry, after Repair of the record of its last one. What takes a right
+// away does not wait for a log that does not answer: then its record has no number yet, and comes back as one
+// that follows the last.
+func (l *Log) Follow(ctx context.Context, last *Record, by access.Actor, account, what, on string,
+	detail map[string]string) (r *Record, err error) {
+	takesAway, soon := Record{What: what, Detail: detail}.TakesAway(), ctx
+	if takesAway {
+		var cancel context.CancelFunc
+		soon, cancel = context.WithTimeout(ctx, answersWithin)
+		defer cancel()
+	}
+	if err = l.Repair(soon, last); err == nil {
+		r, err = l.Draft(soon, by, account, what, on, detail)
+	}
+	if err == nil || !takesAway {
+		return r, err
+	}
+	r = &Record{}
+	if last != nil {
+		*r = *last
+	}
+	r.Later = append(slices.Clone(r.Later), *l.record(by, account, what, on, detail))
+	return r, nil
 }
 
 // Room returns access.ErrLogFull if an actor's ordinary changes of an account are refused. It is for acts
@@ -189,7 +223,12 @@ func (l *Log) write(ctx context.Context, r *Record) error {
 // Conclude is write for the record of a stored change: even if the record cannot be written, the change must
 // not be reported as undone.
 func (l *Log) Conclude(ctx context.Context, r *Record) error {
-	return l.Uncertain(l.write(ctx, r))
+	if len(r.Later) == 0 {
+		return l.Uncertain(l.write(ctx, r))
+	}
+	ctx, cancel := wait.For(ctx, writeWithin)
+	defer cancel()
+	return l.Uncertain(l.Repair(ctx, r))
 }
 
 // Uncertain marks a failure after a change, to report that the change is stored, or may be.
@@ -200,22 +239,61 @@ func (*Log) Uncertain(err error) error {
 	return fmt.Errorf("%w: the change is made, its record is not: %w", natsconf.ErrUncertain, err)
 }
 
-// Repair makes sure that the record of a stored change is in the log: the process that made the change may
-// have died in between. The record stays in the changed entry until the next change of it, which does this
-// first. The usual case is one read.
+// Repair makes sure that the record of a stored change is in the log, with those that follow it: the process
+// that made the change may have died in between. The record stays in the changed entry until the next change
+// of it, which does this first. The usual case is one read.
 func (l *Log) Repair(ctx context.Context, r *Record) error {
-	if r == nil || l.now().Sub(r.At) > topology.AuditTTL-24*time.Hour { // older ones have left the log
+	if r == nil {
 		return nil
 	}
-	found, err := l.read(ctx, r.Account, r.Number)
-	switch {
-	case isOf(found, err, r):
-		return nil
-	case errors.Is(err, natsconf.ErrUnavailable):
-		return err
+	if !l.left(r) {
+		found, err := l.read(ctx, r.Account, r.Number)
+		if is := isOf(found, err, r); !is && errors.Is(err, natsconf.ErrUnavailable) {
+			return err
+		} else if !is {
+			late := *r
+			late.Later = nil
+			if err := l.write(ctx, &late); err != nil {
+				return err
+			}
+		}
 	}
-	late := *r
-	return l.write(ctx, &late)
+	return l.repairLater(ctx, r.Later)
+}
+
+// left reports whether a record is so old that it has left the log.
+func (l *Log) left(r *Record) bool { return l.now().Sub(r.At) > topology.AuditTTL-24*time.Hour }
+
+// repairLater is Repair for records that got no number before their change was stored. It reads all records
+// of the account: whoever writes one of these begins at the number after those in which it was not.
+func (l *Log) repairLater(ctx context.Context, later []Record) error {
+	if len(later) == 0 {
+		return nil
+	}
+	account := later[0].Account
+	all, err := l.conn.Newest(ctx, topology.StreamAudit, subjects(account))
+	if err != nil {
+		return fmt.Errorf("read the audit log: %w", err)
+	}
+	last, in := int64(0), map[string]bool{}
+	for _, m := range all {
+		r, _ := decodeRecord(m.Data()) // what could be read of it
+		in[r.ID] = true
+		if n, err := numberOf(m.Subject(), m.Data()); err == nil && m.Subject() == subject(account, n) {
+			last = max(last, n)
+		}
+	}
+	for _, r := range later {
+		if in[r.ID] || l.left(&r) {
+			continue
+		}
+		r.Number = last + 1
+		if err := l.write(ctx, &r); err != nil {
+			return err
+		}
+		last = r.Number
+	}
+	return nil
 }
 
 // isOf reports whether a record that was read is another one, as any build has written it.

@@ -64,10 +64,10 @@ const (
 )
 
 // takingAway are the changes that take a right away. Nothing keeps them: neither that a newer build has put
-// more into a record than this one knows, nor that the log is full.
+// more into a record than this one knows, nor that the log is full, or does not answer.
 var takingAway = []string{
-	KeyWasRevoked, RotationEnded, MemberRemoved, InviteWithdrawn, LinkRevoked, life.Disabled,
-	life.DeletionAsked, life.Deleted,
+	KeyWasRevoked, RotationEnded, MemberRemoved, InviteWithdrawn, LinkRevoked, OperatorRevoked, TokenRevoked,
+	life.Disabled, life.DeletionAsked, life.Deleted,
 }
 
 // undoing are the changes by which owners undo what a member has done, and the acts that are recorded when
@@ -77,8 +77,12 @@ var undoing = []string{
 	OutcomesSeen,
 }
 
-// TakesAway reports whether the change of a record takes a right away.
-func (r Record) TakesAway() bool { return slices.Contains(takingAway, r.What) }
+// TakesAway reports whether the change of a record takes a right away: one of takingAway, or a lesser role.
+func (r Record) TakesAway() bool {
+	rank := func(role string) int { return slices.Index(access.Roles(), access.Role(role)) }
+	return slices.Contains(takingAway, r.What) ||
+		r.What == RoleChanged && rank(r.Detail["to"]) > rank(r.Detail["from"])
+}
 
 // ServiceLog replaces an account's id in the audit log, for records that concern the whole service: who is an
 // operator, and which receiver hosts are paused.
@@ -95,6 +99,10 @@ type Record struct {
 	What    string            `json:"what"`             // "key.created" and the like
 	On      string            `json:"on,omitempty"`     //
 	Detail  map[string]string `json:"detail,omitempty"` // never a secret; may be nil
+
+	// Later is in no log, only in a changed entry: the records of later changes, which took a right away
+	// while the log did not answer. They have no number yet.
+	Later []Record `json:"later,omitempty"`
 }
 
 // Page is a piece of an account's audit log, newest first.

@@ -216,13 +216,11 @@ func (s *Store) decide(ctx context.Context, by access.Actor, what string, of Gra
 		if err != nil && !errors.Is(err, of.none()) {
 			return err
 		}
-		if err := s.log.Repair(ctx, found.last); err != nil {
-			return err
-		}
 		if g, err = edit(found, err); err != nil {
-			return err
+			return cmp.Or(s.log.Repair(ctx, found.last), err)
 		}
-		if g.last, err = s.log.Draft(ctx, by, g.log(), what, g.Holder(), g.detail()); err != nil {
+		if g.last, err = s.log.Follow(ctx, found.last, by, g.log(), what, g.Holder(),
+			g.detail()); err != nil {
 			return err
 		}
 		return s.putGrant(ctx, g, revision)
