@@ -58,3 +58,49 @@ func TestBatchIsAllOrNothing(t *testing.T) {
 		t.Errorf("after the caller has gone: %v", err)
 	}
 }
+
+// A server has only so many batches of a stream open at once. One that is refused for that is stored when
+// another has ended.
+func TestBatchWaitsForOthers(t *testing.T) {
+	t.Parallel()
+	natstest.NeedsEmbedded(t, "how many batches are open")
+	conn := natstest.Start(t)
+	const most = 50
+	subject := func(i int) string { return topology.BucketSubject(topology.BucketKeys, fmt.Sprint("k", i)) }
+	part := func(i int, number string) *nats.Msg {
+		return &nats.Msg{Subject: subject(i), Header: nats.Header{
+			"Nats-Batch-Id": {fmt.Sprint("open", i)}, "Nats-Batch-Sequence": {number},
+		}}
+	}
+	for i := range most {
+		if err := conn.NC.PublishMsg(part(i, "1")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tries := make(chan *nats.Msg, 100)
+	sub, err := conn.NC.ChanSubscribe(subject(most), tries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sub.Unsubscribe() })
+	ended := make(chan error, 1)
+	go func() {
+		ended <- conn.PublishBatch(t.Context(), topology.BucketStream(topology.BucketKeys),
+			&nats.Msg{Subject: subject(most + 1)}, &nats.Msg{Subject: subject(most)})
+	}()
+	for range 2 { // the second is another try, unless the first is the end
+		select {
+		case <-tries:
+		case err := <-ended:
+			t.Fatalf("with %d open batches: %v", most, err)
+		}
+	}
+	end := part(0, "2")
+	end.Header.Set("Nats-Batch-Commit", "1")
+	if err := conn.NC.PublishMsg(end); err != nil {
+		t.Fatal(err)
+	}
+	if err := natstest.Receive(t, "the batch", ended); err != nil {
+		t.Errorf("when another has ended: %v", err)
+	}
+}

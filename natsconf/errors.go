@@ -34,6 +34,8 @@ const (
 	codeWrongLastSequenceConst jetstream.ErrorCode = 10164 // another publish to the subject is in flight
 	codeStorageExceeded        jetstream.ErrorCode = 10047 // the server's store limit is reached
 	codeInsufficientResources  jetstream.ErrorCode = 10023
+	// a batch came without its begin: 50 others of the stream were open then, or the leader has changed since
+	codeBatchIncomplete jetstream.ErrorCode = 10176
 )
 
 // Kind wraps an error of a publish by nats.go as one of this package's kinds.
@@ -70,10 +72,12 @@ func apiKind(e *jetstream.APIError) error {
 	}
 }
 
-// unsent reports whether a message is stored nowhere because there was no server for it, or no connection.
+// unsent reports whether a message is stored nowhere because there was no server for it, or for the whole of
+// its batch, or no connection.
 func unsent(err error) bool {
+	api, ok := errors.AsType[*jetstream.APIError](err)
 	return noResponders(err) || errors.Is(err, nats.ErrReconnectBufExceeded) ||
-		errors.Is(err, nats.ErrConnectionReconnecting)
+		errors.Is(err, nats.ErrConnectionReconnecting) || ok && api.ErrorCode == codeBatchIncomplete
 }
 
 // noResponders reports whether no server was there for a message, so that it is stored nowhere: the stream

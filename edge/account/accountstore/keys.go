@@ -3,9 +3,15 @@ package accountstore
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
@@ -27,9 +33,51 @@ type keys struct {
 // too.
 const maxYears = 100
 
+// MaxKeys bounds the keys that an account gets in a day, rolled ones too: keys are kept after their end, and
+// every edge holds them in memory. Operators have no such bound, but their keys count.
+const MaxKeys = 100
+
+// ErrManyKeys is returned for another key of an account that got MaxKeys within the last 24 hours.
+var ErrManyKeys = fmt.Errorf("the account got %d keys within the last 24 hours", MaxKeys)
+
+// madeEntry is the entry of the bucket of sessions, by the account's id, that counts an account's new keys.
+// Nothing but new keys needs it, and it leaves the store by itself.
+const madeEntry = "pages.keys."
+
+// made is when an account got its keys of the last 24 hours, the oldest first.
+type made struct {
+	Version int         `json:"v"`
+	At      []time.Time `json:"at"`
+}
+
+// count counts a new key, before it is stored: on all edges together an account gets no more than MaxKeys. A
+// key that is not stored after all counts, too. What cannot be read counts none. The error is ErrManyKeys.
+func (s keys) count(ctx context.Context, by access.Actor, id string) error {
+	err := s.conn.Update(ctx, topology.BucketStream(topology.BucketSessions),
+		topology.BucketSubject(topology.BucketSessions, madeEntry+id),
+		func(current *jetstream.RawStreamMsg) (*nats.Msg, error) {
+			var m made
+			if current == nil || natsconf.DecodeRecord(current.Data, &m, &m.Version, 1) != nil {
+				m = made{Version: 1}
+			}
+			now := s.log.Instant()
+			m.At = slices.DeleteFunc(m.At, func(at time.Time) bool { return now.Sub(at) >= 24*time.Hour })
+			if len(m.At) >= MaxKeys && by.Kind != access.ActorOperator {
+				return nil, ErrManyKeys
+			}
+			m.At = append(m.At[max(0, len(m.At)-MaxKeys+1):], now)
+			data, err := json.Marshal(m)
+			return &nats.Msg{Data: data}, err
+		})
+	if err != nil {
+		return fmt.Errorf("count the key: %w", err)
+	}
+	return nil
+}
+
 // CreateKey makes an API key of an account. The secret is returned only this once. Its errors are
-// ErrNoAccount, ErrNotAllowed and an *input.Error. With natsconf.ErrUncertain the secret is returned too: the
-// key may be stored.
+// ErrNoAccount, ErrNotAllowed, ErrManyKeys and an *input.Error. With natsconf.ErrUncertain the secret is
+// returned too, if the key may be stored.
 func (s keys) CreateKey(ctx context.Context, by access.Actor, id string, o account.KeyOptions) (secret string,
 	k account.Key, err error) {
 	if err := input.Text("name", o.Name, input.KeyNameBytes); err != nil {
@@ -65,6 +113,9 @@ func (s keys) CreateKey(ctx context.Context, by access.Actor, id string, o accou
 		return "", account.Key{}, err
 	}
 	data, err := record.Key{Key: k, Last: last}.Encode()
+	if err == nil {
+		err = s.count(ctx, by, id)
+	}
 	if err != nil {
 		return "", account.Key{}, err
 	}
@@ -108,7 +159,7 @@ func (s keys) mayEndKeys(ctx context.Context, by access.Actor, id string) error 
 // RollKey replaces a key by a new one with its name, kind, limits and lifetime. The old one goes on working
 // for the grace or until it expires by itself, whichever is sooner; with no grace it is revoked at once. Both
 // changes happen or neither: a crash leaves no key without its successor. Its errors are ErrNoKey, also for a
-// key of another account, ErrRolled, ErrKeyEnded, ErrNotAllowed and an *input.Error. With
+// key of another account, ErrRolled, ErrKeyEnded, ErrNotAllowed, ErrManyKeys and an *input.Error. With
 // natsconf.ErrUncertain the secret is returned too: either the old key works or the new one does, and a
 // holder of both is not locked out in either case. An empty account means any; only the operator needs that.
 func (s keys) RollKey(ctx context.Context, by access.Actor, accountID, id string,
@@ -128,6 +179,7 @@ func (s keys) RollKey(ctx context.Context, by access.Actor, accountID, id string
 		return "", account.Key{}, err
 	}
 	defer done()
+	counted := sync.OnceValue(func() error { return s.count(ctx, by, old.Account) })
 	err = natsconf.Retry(ctx, func() (err error) {
 		secret = "" // of the try before, which was not stored
 		if old, err = s.ownKey(ctx, by, accountID, id, s.mayChangeKeys); err == nil {
@@ -149,6 +201,9 @@ func (s keys) RollKey(ctx context.Context, by access.Actor, accountID, id string
 		detail := map[string]string{"into": next.ID, "until": entry.Stamp(cmp.Or(old.RevokedAt,
 			old.ExpiresAt))}
 		if old.Last, err = s.log.Draft(ctx, by, old.Account, audit.KeyWasRolled, old.ID, detail); err != nil {
+			return err
+		}
+		if err = counted(); err != nil {
 			return err
 		}
 		secret, k = fresh, next

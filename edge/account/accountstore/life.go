@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit/life"
@@ -15,7 +17,6 @@ import (
 	"verifyd/edge/account/naming"
 	"verifyd/edge/account/record"
 	"verifyd/natsconf"
-	"verifyd/natsconf/topology"
 )
 
 // lives changes an account's name, whether it is in service, and when it ends.
@@ -31,23 +32,25 @@ const maxFormer = 5
 // ErrAccountExists, ErrNoAccount, ErrNotAllowed and an *input.Error.
 func (s lives) RenameAccount(ctx context.Context, by access.Actor, id, name string,
 	grant bool) (account.Account, error) {
-	r, err := s.planRename(ctx, by, id, name, grant)
-	if err == nil {
-		err = s.checkNoLookalike(ctx, r.to, id, s.log.Instant())
-	}
-	if err != nil {
-		return unlessUnchanged(r.account, err)
-	}
-	done, err := s.log.Turn(ctx, id)
-	if err != nil {
-		return account.Account{}, err
-	}
-	defer done()
-	err = natsconf.Retry(ctx, func() (err error) {
+	var r renaming
+	err := natsconf.Retry(ctx, func() (err error) {
 		if r, err = s.planRename(ctx, by, id, name, grant); err != nil {
 			return err
 		}
-		return s.storeRename(ctx, by, &r)
+		// before the turn, for which the account's other changes wait
+		meetings, err := s.checkOthers(ctx, r.to, id, access.Identity{}, s.log.Instant())
+		if err != nil {
+			return err
+		}
+		done, err := s.log.Turn(ctx, id)
+		if err != nil {
+			return err
+		}
+		defer done()
+		if r, err = s.planRename(ctx, by, id, name, grant); err != nil {
+			return err
+		}
+		return s.storeRename(ctx, by, &r, meetings)
 	})
 	if err != nil {
 		return unlessUnchanged(r.account, err)
@@ -88,19 +91,15 @@ func (s lives) planRename(ctx context.Context, by access.Actor, id, name string,
 }
 
 // storeRename stores a renamed account, with the name that leads to it.
-func (s lives) storeRename(ctx context.Context, by access.Actor, r *renaming) error {
-	own := r.name.id == r.account.ID // it takes back the name that it was made with
-	if own {
+func (s lives) storeRename(ctx context.Context, by access.Actor, r *renaming, meetings []*nats.Msg) error {
+	if r.name.id == r.account.ID { // it takes back the name that it was made with
 		r.account.LeadsTo = ""
 	}
 	data, err := s.encode(ctx, by, &r.account, r.effect)
 	if err != nil {
 		return err
 	}
-	if own {
-		return s.put(ctx, topology.BucketAccounts, r.account.ID, data, r.revision)
-	}
-	return s.putWithName(ctx, r.name, r.account, data, r.revision)
+	return s.putNamed(ctx, r.name, r.account, data, r.revision, meetings)
 }
 
 // applyName changes the name of an account to one that it may have. The error is an *input.Error.

@@ -94,7 +94,7 @@ func (s *Store) EndDue(ctx context.Context) error {
 	if err := s.conn.Clock.Judge(ctx); err != nil {
 		return err
 	}
-	entries, err := entry.List(ctx, s.conn, topology.BucketAccounts, ">")
+	entries, err := entry.List(ctx, s.conn, topology.BucketAccounts, record.AllAccounts)
 	if err != nil {
 		return err
 	}

@@ -214,7 +214,7 @@ type People struct{ Members, Operators int }
 // PeopleOf counts members and operators by namespace. It opens no secret. Its errors are natsconf's.
 func PeopleOf(ctx context.Context, c *natsconf.Conn) (map[string]People, error) {
 	accounts, err := c.Newest(ctx, topology.BucketStream(topology.BucketAccounts),
-		topology.BucketSubject(topology.BucketAccounts, ">"))
+		topology.BucketSubject(topology.BucketAccounts, record.AllAccounts))
 	if err != nil {
 		return nil, fmt.Errorf("read the accounts' members: %w", err)
 	}

@@ -141,33 +141,88 @@ func checkName(by access.Actor, owner account.Account, name string, grant bool, 
 	}
 }
 
-// checkNoLookalike refuses a name that looks like one that another account has, or had and keeps. It reads
-// all of them: accounts of older builds are in no index. So it is called before the turn, for which every
-// other change waits. If two names that look alike are taken at the same instant, both are; Doubts reports
-// them. The error is an *input.Error, or ErrAccountExists.
-func (s accounts) checkNoLookalike(ctx context.Context, r requestedName, id string, now time.Time) error {
-	entries, err := entry.List(ctx, s.conn, topology.BucketAccounts, ">")
-	if err != nil {
-		return err
-	}
+// MaxAccounts bounds how many accounts a person who creates another one may own: each has a quota of its own,
+// and every edge holds it in memory. Operators have no such bound.
+const MaxAccounts = 20
+
+// ErrManyAccounts is returned to a person who owns MaxAccounts.
+var ErrManyAccounts = fmt.Errorf("a person who creates accounts may own %d of them", MaxAccounts)
+
+// A meeting is an entry of the bucket of accounts that holds nothing. A change that all accounts are read for
+// replaces it, on condition that nobody did since before they were read: of two changes that must not both
+// happen, on whatever edges, one is refused by the store, and reads the other. Builds that know no meetings
+// see a record without a name. The dot keeps meetings out of lists of accounts.
+
+// meetingUse is the use of the hash in the names of meetings, which say of nobody that they made an account.
+const meetingUse = "account-meeting"
+
+// meet returns the messages that replace the meetings of names that look like one, and of accounts that
+// somebody makes; the zero identity makes none. It is called before the accounts are read.
+func (s accounts) meet(ctx context.Context, r requestedName, maker access.Identity) (msgs []*nats.Msg,
+	err error) {
 	look := naming.LookOf(r.name)
+	names := []string{record.LookMeeting + s.meetings.Sum(look[0])}
+	if look[1] != look[0] { // one batch cannot have two messages on one condition
+		names = append(names, record.LookMeeting+s.meetings.Sum(look[1]))
+	}
+	if maker != (access.Identity{}) {
+		names = append(names, record.MakerMeeting+s.meetings.Sum(maker.Person()))
+	}
+	for _, name := range names {
+		e, err := entry.Get(ctx, s.conn, topology.BucketAccounts, name)
+		if err != nil && !errors.Is(err, natsconf.ErrNotFound) {
+			return nil, err
+		}
+		msgs = append(msgs, entry.Message(topology.BucketAccounts, name, []byte(record.Meeting), e.Revision))
+	}
+	return msgs, nil
+}
+
+// checkOthers refuses a name that looks like one that another account has, or had and keeps, and a new
+// account of somebody who owns as many as they may. It reads all accounts: those of older builds are in no
+// index. So it is called where no other account's changes wait. What it returns is stored with the change.
+// The errors are an *input.Error, ErrAccountExists and ErrManyAccounts.
+func (s accounts) checkOthers(ctx context.Context, r requestedName, id string, maker access.Identity,
+	now time.Time) (meetings []*nats.Msg, err error) {
+	if meetings, err = s.meet(ctx, r, maker); err != nil {
+		return nil, err
+	}
+	entries, err := entry.List(ctx, s.conn, topology.BucketAccounts, record.AllAccounts)
+	if err != nil {
+		return nil, err
+	}
+	look, owned := naming.LookOf(r.name), 0
 	for _, e := range entries {
 		a := record.Outline(e.Key, e.Value)
 		if a.ID == id || a.Name == "" {
 			continue
 		}
-		if a.Exists() && look.Like(naming.LookOf(a.Name)) {
-			if a.Name == r.name {
-				return fmt.Errorf("%w: %q", account.ErrAccountExists, r.name)
-			}
-			return &input.Error{Field: "name", Detail: fmt.Sprintf(
-				"%q looks like %q, the name of another account; choose one that nobody can mistake for it",
-				r.name, a.Name)}
+		if err := r.checkBeside(a, look, now); err != nil {
+			return nil, err
 		}
-		for _, f := range formerOf(a) {
-			if !r.granted && now.Before(f.Until) && look.Like(naming.LookOf(f.Name)) {
-				return kept(r.name, a, f.Until)
-			}
+		if m, is := a.Member(maker.Network, maker.Subject); is && m.Role == access.RoleOwner && a.Exists() {
+			owned++
+		}
+	}
+	if owned >= MaxAccounts {
+		return nil, ErrManyAccounts
+	}
+	return meetings, nil
+}
+
+// checkBeside refuses a name that looks like one that an account has, or had and keeps.
+func (r requestedName) checkBeside(a account.Account, look naming.Look, now time.Time) error {
+	if a.Exists() && look.Like(naming.LookOf(a.Name)) {
+		if a.Name == r.name {
+			return fmt.Errorf("%w: %q", account.ErrAccountExists, r.name)
+		}
+		return &input.Error{Field: "name", Detail: fmt.Sprintf(
+			"%q looks like %q, the name of another account; choose one that nobody can mistake for it",
+			r.name, a.Name)}
+	}
+	for _, f := range formerOf(a) {
+		if !r.granted && now.Before(f.Until) && look.Like(naming.LookOf(f.Name)) {
+			return kept(r.name, a, f.Until)
 		}
 	}
 	return nil
@@ -201,7 +256,7 @@ func (s *records) pointerMessage(n nameEntry, id string) (*nats.Msg, error) {
 }
 
 // CreateAccount makes an account with a signing secret and, if given, its first owner. Its errors are
-// ErrAccountExists and an *input.Error.
+// ErrAccountExists, ErrManyAccounts and an *input.Error.
 func (s accounts) CreateAccount(ctx context.Context, by access.Actor, name string,
 	owners ...account.Member) (account.Account, error) {
 	return s.createAs(ctx, by, name, false, owners)
@@ -234,13 +289,11 @@ func (s accounts) createAs(ctx context.Context, by access.Actor, name string, gr
 			return account.Account{}, err
 		}
 	}
-	if _, err := s.readFreeName(ctx, r, "", now); err != nil {
-		return account.Account{}, err
+	turn := account.IDOf(r.name)
+	if maker := makerOf(by); maker != (access.Identity{}) { // nobody else's changes wait for their turn
+		turn = maker.Person()
 	}
-	if err := s.checkNoLookalike(ctx, r, "", now); err != nil {
-		return account.Account{}, err
-	}
-	done, err := s.log.Turn(ctx, account.IDOf(r.name))
+	done, err := s.log.Turn(ctx, turn)
 	if err != nil {
 		return account.Account{}, err
 	}
@@ -251,10 +304,23 @@ func (s accounts) createAs(ctx context.Context, by access.Actor, name string, gr
 	return a.Account, s.log.Conclude(ctx, a.Last)
 }
 
+// makerOf returns among whose accounts a new one counts; zero: among nobody's.
+func makerOf(by access.Actor) (maker access.Identity) {
+	if by.Kind == access.ActorMember {
+		maker = by.Maker()
+	}
+	return maker
+}
+
 // create stores a new account under the id of its name, or under one of its own if a deleted account had that
 // id.
 func (s accounts) create(ctx context.Context, by access.Actor, r requestedName, a *record.Account) error {
-	n, err := s.readFreeName(ctx, r, "", s.log.Instant())
+	now := s.log.Instant()
+	n, err := s.readFreeName(ctx, r, "", now)
+	if err != nil {
+		return err
+	}
+	meetings, err := s.checkOthers(ctx, r, "", makerOf(by), now)
 	if err != nil {
 		return err
 	}
@@ -268,13 +334,7 @@ func (s accounts) create(ctx context.Context, by access.Actor, r requestedName, 
 	if err != nil {
 		return err
 	}
-	if n.revision > 0 {
-		return s.putWithName(ctx, n, *a, data, 0)
-	}
-	if err = entry.Put(ctx, s.conn, topology.BucketAccounts, a.ID, data, 0); err != nil {
-		return s.unlessStored(ctx, *a, fmt.Errorf("create account: %w", err))
-	}
-	return nil
+	return s.putNamed(ctx, n, *a, data, 0, meetings)
 }
 
 // unlessStored returns what an error of a write of an account means: nil if the stored record is the one that
@@ -290,21 +350,25 @@ func (s *records) unlessStored(ctx context.Context, a record.Account, err error)
 	return err
 }
 
-// putWithName stores an account together with the name that leads to it. revision is the account's own; 0: it
-// is new. The error is natsconf.ErrConflict if the name or the account has changed.
-func (s *records) putWithName(ctx context.Context, n nameEntry, a record.Account, data []byte,
-	revision uint64) error {
-	pointer, err := s.pointerMessage(n, a.ID)
-	if err != nil {
-		return err
+// putNamed stores an account under a name, together with the entry of the name, if that is another, and with
+// its meetings. revision is the account's own; 0: it is new. The error is natsconf.ErrConflict if the name,
+// the account or a meeting has changed.
+func (s *records) putNamed(ctx context.Context, n nameEntry, a record.Account, data []byte, revision uint64,
+	meetings []*nats.Msg) error {
+	msgs := slices.Concat(meetings, []*nats.Msg{entry.Message(topology.BucketAccounts, a.ID, data, revision)})
+	if n.id != a.ID {
+		pointer, err := s.pointerMessage(n, a.ID)
+		if err != nil {
+			return err
+		}
+		msgs = append(msgs, pointer)
 	}
-	ours := entry.Message(topology.BucketAccounts, a.ID, data, revision)
 	return s.unlessStored(ctx, a,
-		s.conn.PublishBatch(ctx, topology.BucketStream(topology.BucketAccounts), pointer, ours))
+		s.conn.PublishBatch(ctx, topology.BucketStream(topology.BucketAccounts), msgs...))
 }
 
 // Doubt is an account whose name users may take for another's: it was made before such names were refused, or
-// at the same instant as the other one.
+// by an older build, at the same instant as the other one.
 type Doubt struct {
 	Account account.Account // without its secrets
 	Why     string
@@ -313,7 +377,7 @@ type Doubt struct {
 // Doubts reads the names of all accounts and returns those that would be refused today and that no operator
 // has granted. It opens no secret. Its errors are natsconf's.
 func Doubts(ctx context.Context, c *natsconf.Conn, own ...string) ([]Doubt, error) {
-	entries, err := entry.List(ctx, c, topology.BucketAccounts, ">")
+	entries, err := entry.List(ctx, c, topology.BucketAccounts, record.AllAccounts)
 	if err != nil {
 		return nil, err
 	}

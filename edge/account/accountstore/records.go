@@ -33,6 +33,7 @@ type records struct {
 	grants     *grant.Store
 	unreadable func(error) // see Store.ReportUnreadable
 	own        []string    // see Store.OwnNames
+	meetings   *secretbox.Hash
 }
 
 func (s *records) account(ctx context.Context, id string) (record.Account, entry.Entry, error) {
@@ -213,7 +214,7 @@ func (s *records) put(ctx context.Context, bucket, name string, data []byte, rev
 // listAccounts lists the records in the entries of all accounts, by name. Those that cannot be read are left
 // out and reported. If a newer build has written some, it returns the others with natsconf.ErrNewer.
 func (s *records) listAccounts(ctx context.Context) ([]record.Account, error) {
-	entries, err := entry.List(ctx, s.conn, topology.BucketAccounts, ">")
+	entries, err := entry.List(ctx, s.conn, topology.BucketAccounts, record.AllAccounts)
 	if err != nil {
 		return nil, err
 	}

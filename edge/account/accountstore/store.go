@@ -10,6 +10,7 @@
 //     can come back from an old replica.
 //   - A key and the one that replaces it are stored together or not at all.
 //   - An invite is spent by the write that makes a member.
+//   - Bounds on what is created hold on all edges together: what is counted is part of a conditional write.
 //
 // Errors that are named without a package are those of edge/account; ErrNotAllowed is that of access.
 package accountstore
@@ -82,7 +83,9 @@ func checkKey(ctx context.Context, c *natsconf.Conn, key secretbox.Key) error {
 
 // New checks the master key. The error is ErrMasterKey if the store belongs to another master key.
 func New(ctx context.Context, c *natsconf.Conn, key secretbox.Key) (*Store, error) {
-	r := &records{conn: c, box: key.Box(record.SecretUse), sign: signing.New(key)}
+	r := &records{
+		conn: c, box: key.Box(record.SecretUse), sign: signing.New(key), meetings: key.Hash(meetingUse),
+	}
 	r.log = audit.New(c, r.now)
 	r.grants = grant.NewStore(c, r.log, r.now)
 	s := &Store{

@@ -31,8 +31,9 @@ func startOwned(t *testing.T) (s *Store, ada account.Member, a account.Account) 
 	return s, ada, a
 }
 
-// Names are judged before the turn, for which the account's other changes wait: a name is refused while
-// another change has the turn, and all accounts are read before it and not once more in it.
+// Names are judged before the turn, for which the account's other changes wait, and those of new accounts in
+// a turn for which only their maker's other ones do: a name is refused while another change has the turn, and
+// all accounts are read before it and not once more in it.
 func TestNamesAreJudgedBeforeTheTurn(t *testing.T) {
 	t.Parallel()
 	natstest.NeedsEmbedded(t, "what is asked for, which readings show in their subject")

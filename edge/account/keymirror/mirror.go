@@ -333,6 +333,9 @@ func (m *Mirror) take(next *snapshot, e jetstream.KeyValueEntry, missing int,
 }
 
 func (m *Mirror) putAccount(next *snapshot, e jetstream.KeyValueEntry) error {
+	if record.IsMeeting(e.Key()) {
+		return nil
+	}
 	r, err := record.DecodeAccount(e.Key(), e.Value(), m.box)
 	if err != nil {
 		return err

@@ -38,6 +38,18 @@ const SecretUse = "signing-secret"
 // ids have another prefix.
 const CheckEntry = "master-key-check"
 
+// The other entries of the accounts bucket hold nothing but Meeting. They have a dot in their names, which no
+// account's id has: the bucket's listing of accounts (AllAccounts) does not read them.
+const (
+	AllAccounts  = "*"
+	LookMeeting  = "look."   // and the keyed hash of how a name looks
+	MakerMeeting = "maker."  // and that of somebody who makes accounts
+	Meeting      = `{"v":2}` // which builds that know no meetings read as a record without a name
+)
+
+// IsMeeting reports whether an entry of the accounts bucket is a meeting.
+func IsMeeting(name string) bool { return strings.Contains(name, ".") }
+
 // Account is an account as it is stored in its entry.
 type Account struct {
 	account.Account

@@ -77,8 +77,6 @@ type Config struct {
 type deps struct {
 	*site.Site
 	Config
-
-	making *limit.Making // of keys, by account
 }
 
 // Handler answers the routes of this package. It is safe for concurrent use and starts nothing.
@@ -99,7 +97,7 @@ func New(s *site.Site, c Config) (*Handler, error) {
 	if c.Poll == 0 {
 		c.Poll = streamPause
 	}
-	d := deps{s, c, limit.NewMaking()}
+	d := deps{s, c}
 	return &Handler{
 		d, sessionPages{d, limit.NewPlaces(maxStreams), export.NewAnswers()}, signingPages{d},
 	}, nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"verifyd/edge/account"
+	"verifyd/edge/account/accountstore"
 	"verifyd/edge/dashboard/form"
 	"verifyd/edge/dashboard/logins"
 	"verifyd/edge/dashboard/paths"
@@ -166,9 +167,7 @@ func (h keyPages) createKey(w http.ResponseWriter, r *http.Request, v site.Visit
 	defer cancel()
 	f := form.New(r)
 	o := h.keyOptions(f)
-	end, ok := h.beginKey(v.Account.ID)
-	defer end()
-	if !ok {
+	if h.hasManyKeys(v.Account.ID) {
 		f.Wrong("name", manyKeysFault)
 	}
 	if !f.OK() {
@@ -181,6 +180,9 @@ func (h keyPages) createKey(w http.ResponseWriter, r *http.Request, v site.Visit
 		h.handKey(ctx, w, r, v, shownKey{Secret: secret, Key: k})
 	case secret != "":
 		h.showUnsure(w, r, v, shownKey{Secret: secret, Key: k, Unsure: true}, err)
+	case errors.Is(err, accountstore.ErrManyKeys):
+		f.Wrong("name", manyKeysFault)
+		h.drawNewKey(w, r, v, f)
 	case f.Take(err):
 		h.drawNewKey(w, r, v, f)
 	default:
@@ -188,25 +190,19 @@ func (h keyPages) createKey(w http.ResponseWriter, r *http.Request, v site.Visit
 	}
 }
 
-// maxKeys bounds the keys that an account gets in a day, rolled ones too: keys are kept after their end, and
-// every edge holds them in memory. What other edges made a moment ago may not count yet; the operator's
-// commands have no such bound.
-const maxKeys = 100
-
 const manyKeysFault = "This account has created 100 keys in 24 hours and cannot create more for now. " +
 	"You can still revoke keys. Ask the operator of this service if you need one right away."
 
-// beginKey reports whether the account may have another key. The directory must know that key when end is
-// called.
-func (h keyPages) beginKey(id string) (end func(), ok bool) {
-	return h.making.Begin(id, maxKeys, func() (fresh int) {
-		for _, k := range h.Directory.Keys(id) {
-			if h.Now().Sub(k.CreatedAt) < 24*time.Hour {
-				fresh++
-			}
+// hasManyKeys reports whether the directory shows as many keys of the last 24 hours as an account may get.
+// The store also counts those that are being made, but none that an older build has made.
+func (h keyPages) hasManyKeys(id string) bool {
+	fresh := 0
+	for _, k := range h.Directory.Keys(id) {
+		if h.Now().Sub(k.CreatedAt) < 24*time.Hour {
+			fresh++
 		}
-		return fresh
-	})
+	}
+	return fresh >= accountstore.MaxKeys
 }
 
 // keyOptions reads the form of a new key.
@@ -284,8 +280,18 @@ func (h keyPages) key(w http.ResponseWriter, r *http.Request, v site.Visit) (acc
 // showRoll answers GET /dashboard/keys/{key}/roll.
 func (h keyPages) showRoll(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	if k, ok := h.key(w, r, v); ok {
-		h.Draw(w, site.View{Page: "roll", Title: "Roll an API key", Nav: "keys", Visit: &v, Data: k})
+		h.drawRoll(w, v, k, nil)
 	}
+}
+
+func (h keyPages) drawRoll(w http.ResponseWriter, v site.Visit, k account.Key, f *form.Form) {
+	status := http.StatusOK
+	if f != nil {
+		status = http.StatusUnprocessableEntity
+	}
+	h.Draw(w, site.View{
+		Page: "roll", Title: "Roll an API key", Nav: "keys", Visit: &v, Form: f, Status: status, Data: k,
+	})
 }
 
 // graces are the choices of a grace or an overlap, in the order in which they are shown.
@@ -306,16 +312,11 @@ func (h keyPages) rollKey(w http.ResponseWriter, r *http.Request, v site.Visit) 
 	if !known {
 		f.Wrong("grace", "Choose one of these.")
 	}
-	end, ok := h.beginKey(v.Account.ID)
-	defer end()
-	if !ok {
+	if h.hasManyKeys(v.Account.ID) {
 		f.Wrong("grace", manyKeysFault)
 	}
 	if !f.OK() {
-		h.Draw(w, site.View{
-			Page: "roll", Title: "Roll an API key", Nav: "keys", Visit: &v, Form: f,
-			Status: http.StatusUnprocessableEntity, Data: old,
-		})
+		h.drawRoll(w, v, old, f)
 		return
 	}
 	secret, k, err := h.Accounts.RollKey(ctx, v.Actor(), v.Account.ID, old.ID, grace)
@@ -324,6 +325,9 @@ func (h keyPages) rollKey(w http.ResponseWriter, r *http.Request, v site.Visit) 
 		h.handKey(ctx, w, r, v, shownKey{Secret: secret, Key: k})
 	case secret != "":
 		h.showUnsure(w, r, v, shownKey{Secret: secret, Key: k, Unsure: true}, err)
+	case errors.Is(err, accountstore.ErrManyKeys):
+		f.Wrong("grace", manyKeysFault)
+		h.drawRoll(w, v, old, f)
 	case errors.Is(err, account.ErrRolled), errors.Is(err, account.ErrKeyEnded),
 		errors.Is(err, account.ErrNoKey):
 		h.Done(w, site.FlashGone, paths.Keys)

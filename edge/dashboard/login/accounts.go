@@ -8,6 +8,7 @@ import (
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
+	"verifyd/edge/account/accountstore"
 	"verifyd/edge/dashboard/form"
 	"verifyd/edge/dashboard/logins"
 	"verifyd/edge/dashboard/paths"
@@ -144,13 +145,12 @@ func (h accounts) drawNewAccount(w http.ResponseWriter, r *http.Request, f *form
 	})
 }
 
-// maxAccounts bounds how many accounts a person who creates another one may own: each has a quota of its own,
-// and every edge holds it in memory. What other edges made a moment ago may not count yet; the operator's
-// commands have no such bound. How fast somebody makes accounts who passes them on to others is bounded by
-// site.TakeName.
-const maxAccounts = 20
+// manyAccountsFault is for a person who owns as many accounts as they may. How fast somebody makes accounts
+// who passes them on to others is bounded by site.TakeName.
+var manyAccountsFault = fmt.Sprintf("You own %d accounts, which is the limit here. Ask the operator of this "+
+	"service for another one.", accountstore.MaxAccounts)
 
-// owned counts the accounts that somebody is an owner of.
+// owned counts the accounts that the directory shows somebody as an owner of.
 func (h accounts) owned(l logins.Login) (n int) {
 	for _, a := range h.Members.AccountsOf(l.Network, l.Subject) {
 		if m, ok := a.Member(l.Network, l.Subject); ok && m.Role == access.RoleOwner {
@@ -175,12 +175,8 @@ func (h accounts) makeAccount(w http.ResponseWriter, r *http.Request) {
 	}
 	f := form.New(r)
 	m := memberOf(l)
-	end, ok := h.making.Begin(m.Identity().String(), maxAccounts, func() int { return h.owned(l) })
-	defer end()
-	if !ok {
-		f.Wrong("name", fmt.Sprintf(
-			"You own %d accounts, which is the limit here. Ask the operator of this service for another one.",
-			maxAccounts))
+	if h.owned(l) >= accountstore.MaxAccounts { // it takes no name from their rate
+		f.Wrong("name", manyAccountsFault)
 		h.drawNewAccount(w, r, f)
 		return
 	}
@@ -201,6 +197,9 @@ func (h accounts) makeAccount(w http.ResponseWriter, r *http.Request) {
 		f.Wrong("name",
 			"Another account has this name, or had it within the last 90 days. Choose another one, or "+
 				"ask its owner to invite you.")
+		h.drawNewAccount(w, r, f)
+	case errors.Is(err, accountstore.ErrManyAccounts):
+		f.Wrong("name", manyAccountsFault)
 		h.drawNewAccount(w, r, f)
 	case f.Take(err):
 		h.drawNewAccount(w, r, f)

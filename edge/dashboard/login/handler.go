@@ -73,7 +73,6 @@ type Handler struct {
 	flows    flow.Cookies
 	codes    flow.Codes
 	browsers flow.Browsers
-	making   *limit.Making // of accounts, by identity
 }
 
 // New returns the handler.
@@ -100,7 +99,6 @@ func New(s *site.Site, c Config) (*Handler, error) {
 			Store: c.Sessions, Attempts: c.Attempts, Trip: limit.TripDashboard, Within: finishWithin,
 			Now: s.Now, Log: s.Log,
 		},
-		making: limit.NewMaking(),
 	}, nil
 }
 
