@@ -65,9 +65,9 @@ func TestAccountCommands(t *testing.T) {
 	if strings.Contains(said, "still signs") {
 		t.Errorf("one secret: %s", said)
 	}
-	fresh, said := do(0, "account", "rotate-secret", "--account", "Harbor Guild", "--overlap", "24h")
+	fresh, said := do(0, "account", "rotate-secret", "Harbor Guild", "--overlap", "24h")
 	contains("rotate-secret", said, "both signatures until", "Its public key: whpk_")
-	_, said = do(exitUsage, "account", "rotate-secret", "--account", "Harbor Guild")
+	_, said = do(exitUsage, "account", "rotate-secret", "Harbor Guild")
 	contains("rotating again", said, "end it first")
 	secret, said := do(0, "account", "secret", "Harbor Guild")
 	contains("two secrets", said, first, "still signs, until", "Its public key: whpk_")
@@ -82,24 +82,24 @@ func TestAccountCommands(t *testing.T) {
 	if strings.Contains(show, "whsec_") || strings.Contains(show, next) {
 		t.Error("show shows a secret")
 	}
-	do(0, "account", "end-rotation", "--account", "Harbor Guild")
-	_, said = do(exitUsage, "account", "end-rotation", "--account", "Harbor Guild")
+	do(0, "account", "end-rotation", "Harbor Guild")
+	_, said = do(exitUsage, "account", "end-rotation", "Harbor Guild")
 	contains("ending it twice", said, "no rotation")
 
-	_, said = do(0, "account", "return-url", "--account", "Harbor Guild", "https://harbor.example/verified")
+	_, said = do(0, "account", "return-url", "Harbor Guild", "https://harbor.example/verified")
 	contains("return-url", said, "Harbor Guild")
-	do(0, "account", "colour", "--account", "Harbor Guild", "#1F5FD0")
+	do(0, "account", "colour", "Harbor Guild", "#1F5FD0")
 	show, _ = do(0, "account", "show", "Harbor Guild")
 	contains("show", show, "https://harbor.example/verified", "#1f5fd0")
-	do(0, "account", "colour", "--account", "Harbor Guild", "--clear")
-	_, said = do(0, "account", "binding", "--account", "Harbor Guild", "code", "--max-users", "2")
+	do(0, "account", "colour", "Harbor Guild", "--clear")
+	_, said = do(0, "account", "binding", "Harbor Guild", "code", "--max-users", "2")
 	contains("binding", said, "Harbor Guild")
-	do(0, "account", "binding", "--account", "Harbor Guild", "--max-users", "3")
+	do(0, "account", "binding", "Harbor Guild", "--max-users", "3")
 	show, _ = do(0, "account", "show", "Harbor Guild")
 	contains("show", show, "code", "Users of an identity")
-	do(0, "account", "binding", "--account", "Harbor Guild", "--clear")
+	do(0, "account", "binding", "Harbor Guild", "--clear")
 
-	link, said := do(0, "account", "login-link", "--account", "Harbor Guild", "--role", "developer",
+	link, said := do(0, "account", "login-link", "Harbor Guild", "--role", "developer",
 		"--base-url", "https://verify.example.com/x/")
 	contains("login-link", said, "works once, until", "developer of Harbor Guild")
 	if !strings.HasPrefix(link, "https://verify.example.com/x/dashboard/link?token=") ||
@@ -107,12 +107,12 @@ func TestAccountCommands(t *testing.T) {
 		t.Errorf("link is %q", link)
 	}
 	linkID := regexp.MustCompile("link_[a-z0-9]{16}").FindString(said)
-	contains("login-link", said, "verifyd account revoke-login-link --account \"Harbor Guild\" "+linkID)
+	contains("login-link", said, "verifyd account revoke-login-link \"Harbor Guild\" "+linkID)
 	show, _ = do(0, "account", "show", "Harbor Guild")
 	contains("show with a link", show, "LOGIN LINK", linkID+"  developer")
-	_, said = do(0, "account", "revoke-login-link", "--account", "Harbor Guild", linkID)
+	_, said = do(0, "account", "revoke-login-link", "Harbor Guild", linkID)
 	contains("revoke-login-link", said, linkID, "Harbor Guild")
-	_, said = do(exitUsage, "account", "revoke-login-link", "--account", "Harbor Guild", linkID)
+	_, said = do(exitUsage, "account", "revoke-login-link", "Harbor Guild", linkID)
 	contains("revoking it twice", said, "LINK: no such login link", "verifyd account show \"Harbor Guild\"")
 	if show, _ := do(0, "account", "show", "Harbor Guild"); strings.Contains(show, linkID) {
 		t.Errorf("show after the link was taken back:\n%s", show)
@@ -154,33 +154,33 @@ func TestAccountCommandRefusals(t *testing.T) {
 		{[]string{"account", "secret", "nobody"}, "verifyd account list"},
 		{[]string{"account", "audit", "nobody"}, "verifyd account list"},
 		{[]string{"account", "audit", "a", "--limit=-1"}, "below zero"},
-		{[]string{"account", "rotate-secret", "--account", "nobody"}, "verifyd account list"},
-		{[]string{"account", "rotate-secret", "--account", "a", "--overlap", "soon"}, "24h"},
-		{[]string{"account", "rotate-secret", "--account", "a", "--overlap", "31d"}, "out of range"},
-		{[]string{"account", "end-rotation", "--account", "nobody"}, "verifyd account list"},
-		{[]string{"account", "return-url", "--account", "nobody", "https://x.example"},
+		{[]string{"account", "rotate-secret", "nobody"}, "verifyd account list"},
+		{[]string{"account", "rotate-secret", "a", "--overlap", "soon"}, "24h"},
+		{[]string{"account", "rotate-secret", "a", "--overlap", "31d"}, "out of range"},
+		{[]string{"account", "end-rotation", "nobody"}, "verifyd account list"},
+		{[]string{"account", "return-url", "nobody", "https://x.example"},
 			"verifyd account list"},
-		{[]string{"account", "return-url", "--account", "a", "http://x.example"},
+		{[]string{"account", "return-url", "a", "http://x.example"},
 			"https://example.com/verified"},
-		{[]string{"account", "return-url", "--account", "a"}, "--clear"},
-		{[]string{"account", "notices", "--account", "a", "http://x.example"}, "absolute https URL"},
-		{[]string{"account", "notices", "--account", "a"}, "--clear"},
-		{[]string{"account", "notices", "--account", "a", "https://x.example", "--clear"}, "--clear"},
-		{[]string{"account", "return-url", "--account", "a", "https://x.example", "--clear"}, "--clear"},
-		{[]string{"account", "colour", "--account", "a", "red"}, "#1f5fd0"},
-		{[]string{"account", "binding", "--account", "a", "tight"}, "link, code or account"},
-		{[]string{"account", "binding", "--account", "a"}, "--max-users"},
-		{[]string{"account", "binding", "--account", "a", "--max-users", "11"}, "use 1 to 10"},
-		{[]string{"account", "login-link", "--account", "a"}, "base-url"},
-		{[]string{"account", "login-link", "--account", "a", "--base-url", "verify.example.com"},
+		{[]string{"account", "return-url", "a"}, "--clear"},
+		{[]string{"account", "notices", "a", "http://x.example"}, "absolute https URL"},
+		{[]string{"account", "notices", "a"}, "--clear"},
+		{[]string{"account", "notices", "a", "https://x.example", "--clear"}, "--clear"},
+		{[]string{"account", "return-url", "a", "https://x.example", "--clear"}, "--clear"},
+		{[]string{"account", "colour", "a", "red"}, "#1f5fd0"},
+		{[]string{"account", "binding", "a", "tight"}, "link, code or account"},
+		{[]string{"account", "binding", "a"}, "--max-users"},
+		{[]string{"account", "binding", "a", "--max-users", "11"}, "use 1 to 10"},
+		{[]string{"account", "login-link", "a"}, "base-url"},
+		{[]string{"account", "login-link", "a", "--base-url", "verify.example.com"},
 			"https://verify.example.com"},
-		{[]string{"account", "login-link", "--account", "a", "--base-url", "https://x", "--role", "king"},
+		{[]string{"account", "login-link", "a", "--base-url", "https://x", "--role", "king"},
 			"owner, developer or viewer"},
-		{[]string{"account", "login-link", "--account", "nobody", "--base-url", "https://x"},
+		{[]string{"account", "login-link", "nobody", "--base-url", "https://x"},
 			"verifyd account list"},
-		{[]string{"account", "revoke-login-link", "--account", "nobody", "link_x"}, "verifyd account list"},
-		{[]string{"account", "revoke-login-link", "--account", "a", "link_*"}, "verifyd account show"},
-		{[]string{"account", "revoke-login-link", "link_x"}, "--account"},
+		{[]string{"account", "revoke-login-link", "nobody", "link_x"}, "verifyd account list"},
+		{[]string{"account", "revoke-login-link", "a", "link_*"}, "verifyd account show"},
+		{[]string{"account", "revoke-login-link", "a"}, "<link>"},
 		{[]string{"key", "create", "--account", "a", "--expires", "2020-01-01"}, "has passed"},
 		{[]string{"key", "create", "--account", "a", "--expires", "soon"}, "2027-01-31"},
 		{[]string{"key", "create", "--account", "a", "--expires", "-3h"}, "--expires"},

@@ -64,13 +64,13 @@ func TestNamesOfStrangersAreNotEnough(t *testing.T) {
 	a := must[account.Account](t)(r.Store.Accounts.CreateAccount(t.Context(), eve.Actor(), "Acme", eve))
 	for _, args := range [][]string{
 		{"key", "create", "--account", "Acme"}, {"account", "secret", "Acme"},
-		{"account", "login-link", "--account", "Acme", "--base-url", r.Base},
-		{"account", "rotate-secret", "--account", "Acme"}, {"account", "quota", "Acme", "5"},
+		{"account", "login-link", "Acme", "--base-url", r.Base},
+		{"account", "rotate-secret", "Acme"}, {"account", "quota", "Acme", "5"},
 		{"account", "rename", "Acme", "B"},
 		{"account", "disable", "Acme"}, {"account", "delete", "Acme"}, {"account", "verified", "Acme"},
 		{"account", "move-member", "--from", "Acme", "--to", "Acme", "dev:eve"},
 		{"account", "restore", "Acme"},
-		{"account", "return-url", "--account", "Acme", "https://x.example"},
+		{"account", "return-url", "Acme", "https://x.example"},
 	} {
 		code, out, said := r.run(t, args...)
 		if code != exitUsage || out != "" ||

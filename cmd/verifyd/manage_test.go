@@ -98,13 +98,13 @@ func TestAccountsAreManagedFromElsewhere(t *testing.T) {
 	do(2, "account_exists", "account", "create", "Pier Guild")
 	do(0, "5000 sessions", "account", "quota", "Pier Guild", "5000")
 	do(0, "default", "account", "quota", "Pier Guild", "--default")
-	do(2, "#1f5fd0", "account", "colour", "--account", "Pier Guild", "red")
-	do(0, "show the change", "account", "colour", "--account", "Pier Guild", "#1f5fd0")
-	do(0, "show the change", "account", "return-url", "--account", "Pier Guild", "https://pier.example/")
-	do(0, "to pier.example:443", "account", "notices", "--account", "Pier Guild",
+	do(2, "#1f5fd0", "account", "colour", "Pier Guild", "red")
+	do(0, "show the change", "account", "colour", "Pier Guild", "#1f5fd0")
+	do(0, "show the change", "account", "return-url", "Pier Guild", "https://pier.example/")
+	do(0, "to pier.example:443", "account", "notices", "Pier Guild",
 		"https://pier.example/n/HIDDEN")
-	do(2, "URL", "account", "notices", "--account", "Pier Guild", "http://pier.example/")
-	do(0, "from now on", "account", "binding", "--account", "Pier Guild", "code", "--max-users", "2")
+	do(2, "URL", "account", "notices", "Pier Guild", "http://pier.example/")
+	do(0, "from now on", "account", "binding", "Pier Guild", "code", "--max-users", "2")
 	do(0, `now called "Pier"`, "account", "rename", "Pier Guild", "Pier")
 	do(0, "the name of Pier", "account", "verified", "Pier")
 	do(0, "is disabled", "account", "disable", "Pier", "--reason", "Its bill is open.")
@@ -115,8 +115,8 @@ func TestAccountsAreManagedFromElsewhere(t *testing.T) {
 	do(2, "only on the store", "account", "delete", "Pier", "--now")
 	do(2, "only on the store", "account", "create", "Quay", "--new-store")
 	do(2, "verifyd account rotate-secret", "account", "secret", "Pier")
-	do(2, "verifyd member invite", "account", "login-link", "--account", "Pier", "--base-url", r.Base)
-	do(2, "no edge can write", "account", "revoke-login-link", "--account", "Pier", "link_a")
+	do(2, "verifyd member invite", "account", "login-link", "Pier", "--base-url", r.Base)
+	do(2, "no edge can write", "account", "revoke-login-link", "Pier", "link_a")
 	do(2, "no edge can write", "operator", "list")
 	do(2, "no edge can write", "operator", "token", "list")
 	do(2, "no such account", "account", "quota", "Nobody", "5")
@@ -175,14 +175,14 @@ func TestAccountsAreManagedFromElsewhere(t *testing.T) {
 func (e *elsewhereRig) secretsAndMoves(t *testing.T, do func(int, string, ...string) string, id string) {
 	t.Helper()
 	accounts := e.Store.Accounts
-	secret := strings.TrimSpace(do(0, "both signatures until", "account", "rotate-secret", "--account",
+	secret := strings.TrimSpace(do(0, "both signatures until", "account", "rotate-secret",
 		"Pier"))
 	now := must[account.Account](t)(accounts.Account(t.Context(), id))
 	if now.Secrets[0].Value != secret || len(now.Secrets) != 2 {
 		t.Errorf("the secret is not the one that signs now, of %d", len(now.Secrets))
 	}
-	do(2, "end it first", "account", "rotate-secret", "--account", "Pier")
-	if code, _, errOut := e.rig.run(t, "account", "login-link", "--account", id, "--role", "viewer",
+	do(2, "end it first", "account", "rotate-secret", "Pier")
+	if code, _, errOut := e.rig.run(t, "account", "login-link", id, "--role", "viewer",
 		"--base-url", e.Base); code != 0 {
 		t.Fatal(errOut)
 	}
@@ -198,9 +198,9 @@ func (e *elsewhereRig) secretsAndMoves(t *testing.T, do func(int, string, ...str
 			t.Errorf("a secret is shown: %s", there)
 		}
 	}
-	do(0, "no longer signs", "account", "end-rotation", "--account", "Pier")
-	do(2, "No rotation", "account", "end-rotation", "--account", "Pier")
-	do(0, "with only the new secret", "account", "rotate-secret", "--account", "Pier", "--overlap", "0")
+	do(0, "no longer signs", "account", "end-rotation", "Pier")
+	do(2, "No rotation", "account", "end-rotation", "Pier")
+	do(0, "with only the new secret", "account", "rotate-secret", "Pier", "--overlap", "0")
 	do(0, "was created", "account", "create", "Quay")
 	do(2, "last owner", "account", "move-member", "--from", "Pier", "--to", "Quay", "example:2")
 	must[account.Account](t)(accounts.AddMember(t.Context(), access.Operator(""), id, account.Member{
@@ -225,7 +225,7 @@ func TestTokensFromElsewhere(t *testing.T) {
 		}
 	}
 	expectSaid(keys, 2, "accounts:read", "account", "list")
-	expectSaid(keys, 2, "secrets:write", "account", "rotate-secret", "--account", id)
+	expectSaid(keys, 2, "secrets:write", "account", "rotate-secret", id)
 	expectSaid(keys, 2, "audit:read", "account", "audit", id)
 	expectSaid(keys, 2, "accounts:read", "key", "create", "--account", "Harbor Guild")
 	expectSaid(keys, 0, "vfy_", "key", "create", "--account", id) // by its id it needs no other scope

@@ -20,11 +20,11 @@ import (
 
 // sensible are arguments with which a command gets as far as its store.
 var sensible = map[string][]string{
-	"SESSION": {strings.Repeat("a", 32)}, "account login-link": {"--base-url=https://verify.example.com"},
-	"account return-url":  {"https://example.com/"},
-	"account notices":     {"https://example.com/"},
+	"SESSION": {strings.Repeat("a", 32)}, "account login-link": {"x", "--base-url=https://verify.example.com"},
+	"account return-url":  {"x", "https://example.com/"},
+	"account notices":     {"x", "https://example.com/"},
 	"account move-member": {"example:1"},
-	"account quota":       {"x", "5"}, "account colour": {"#1f5fd0"}, "account binding": {"code"},
+	"account quota":       {"x", "5"}, "account colour": {"x", "#1f5fd0"}, "account binding": {"x", "code"},
 	"member invite": {"--base-url=https://verify.example.com"},
 	"member role":   {"example:1"}, "member remove": {"example:1"},
 	"operator login-link": {"--base-url=https://verify.example.com"}, "erase": {"--all-accounts"},

@@ -53,7 +53,7 @@ func (r *rig) notified(t *testing.T, secret string) (n notified, header http.Hea
 // noticed sets the rig's inbox as the account's address for notices, with the command.
 func (r *rig) noticed(t *testing.T, address string) account.Account {
 	t.Helper()
-	if code, _, said := r.run(t, "account", "notices", "--account", "Harbor Guild", address); code != 0 {
+	if code, _, said := r.run(t, "account", "notices", "Harbor Guild", address); code != 0 {
 		t.Fatal(said)
 	}
 	a := must[account.Account](t)(r.Store.Accounts.EnsureAccount(t.Context(), operator(), "Harbor Guild"))

@@ -207,7 +207,7 @@ func TestFaultsOfOwnFlagsNameNoVariable(t *testing.T) {
 	for _, line := range [][]string{
 		{"try", "--timeout", "0s", "--ca-file", "/nowhere.pem", "https://bot.example.com"},
 		{"key", "create", "--account", "x", "--policy", "twice"},
-		{"account", "login-link", "--account", "x", "--base-url", "x"},
+		{"account", "login-link", "x", "--base-url", "x"},
 		{"operator", "login-link", "--base-url", "x"},
 	} {
 		if line[0] != "try" {

@@ -48,7 +48,7 @@ func TestEveryTableAsJSON(t *testing.T) {
 	})
 	for _, line := range [][]string{
 		{"operator", "login-link", "--base-url", r.Base},
-		{"account", "login-link", "--account", "Harbor Guild", "--base-url", r.Base},
+		{"account", "login-link", "Harbor Guild", "--base-url", r.Base},
 		{"member", "invite", "--account", "Harbor Guild", "--for", "Bob", "--base-url", r.Base},
 		{"operator", "token", "create", "--name", "deploy", "--scope", "keys:write"},
 		{"hosts", "pause", "bot.example.com", "--reason", "moving house"},

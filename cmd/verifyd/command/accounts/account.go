@@ -65,7 +65,7 @@ func (a accountCreateCmd) Run(ctx context.Context, c command.Console) error {
 		}
 		_, err = fmt.Fprintf(c.Err,
 			"Account %s was created. Create a key with: verifyd key create --account %[2]s. Let its owner "+
-				"log in with: verifyd account login-link --account %[2]s --base-url URL\n",
+				"log in with: verifyd account login-link %[2]s --base-url URL\n",
 			acc.ID, strconv.Quote(acc.Name))
 		return err
 	})

@@ -31,7 +31,7 @@ const whyLinks = "what a login link grants is stored where no edge can write; to
 type accountLoginLinkCmd struct {
 	command.Local `embed:""`
 
-	Account string `required:"" placeholder:"NAME" help:"The account's name, or its id (required if it was created on the dashboard)."`
+	Name    string `arg:"" help:"The account's name, or its id (required if it was created on the dashboard)."`
 	Role    string `default:"owner" help:"Role of the person who opens the link: owner, developer or viewer."`
 	BaseURL string `name:"base-url" required:"" help:"{base_url} under which users reach the service, as in its own settings."`
 }
@@ -47,7 +47,7 @@ func (a accountLoginLinkCmd) Run(ctx context.Context, c command.Console) error {
 		return config.Usage(fmt.Errorf("--role: %w", err))
 	}
 	return a.UseAccounts(ctx, c, whyLinks, func(s *accountstore.Store) error {
-		acc, err := command.OwnAccount(ctx, s, a.Account)
+		acc, err := command.OwnAccount(ctx, s, a.Name)
 		if err != nil {
 			return err
 		}
@@ -58,7 +58,7 @@ func (a accountLoginLinkCmd) Run(ctx context.Context, c command.Console) error {
 		return handOut(c, linkOf(base, token), fmt.Sprintf(
 			"The link works once, until %s. Whoever opens it is %s of %s for 12 hours: send it as you "+
 				"would a password. To revoke it, even after it was used: verifyd account "+
-				"revoke-login-link --account %s %s",
+				"revoke-login-link %s %s",
 			table.Instant(link.ExpiresAt), role, acc.Name, strconv.Quote(acc.Name), link.ID), nil)
 	})
 }
@@ -66,14 +66,14 @@ func (a accountLoginLinkCmd) Run(ctx context.Context, c command.Console) error {
 type accountRevokeLinkCmd struct {
 	command.Local `embed:""`
 
-	Account string `required:"" placeholder:"NAME" help:"The account's name, or its id (required if it was created on the dashboard)."`
-	Link    string `arg:"" help:"The login link's id; verifyd account show lists them."`
+	Name string `arg:"" help:"The account's name, or its id (required if it was created on the dashboard)."`
+	Link string `arg:"" help:"The login link's id; verifyd account show lists them."`
 }
 
 // Run takes the link back.
 func (a accountRevokeLinkCmd) Run(ctx context.Context, c command.Console) error {
 	return a.UseAccounts(ctx, c, whyLinks, func(s *accountstore.Store) error {
-		acc, err := command.OwnAccount(ctx, s, a.Account)
+		acc, err := command.OwnAccount(ctx, s, a.Name)
 		if err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func printLinkWork(out io.Writer, name string, w accountstore.LinkWork, now time
 			table.OrDash(timeline.Legible(m.Name)), timeline.Legible(m.Network+":"+m.Subject))
 	}
 	if w.Revealed {
-		say("The signing secret was shown to it; to change it: verifyd account rotate-secret --account %s",
+		say("The signing secret was shown to it; to change it: verifyd account rotate-secret %s",
 			strconv.Quote(name))
 	}
 	return err

@@ -45,7 +45,7 @@ func (a accountSecretCmd) Run(ctx context.Context, c command.Console) error {
 }
 
 type accountRotateCmd struct {
-	ofAccount `embed:""`
+	named `embed:""`
 
 	Overlap string `default:"24h" help:"How long callbacks also carry a signature by the old secret, up to 30d; 0 for none."`
 }
@@ -57,7 +57,7 @@ func (a accountRotateCmd) Run(ctx context.Context, c command.Console) error {
 		return config.Usage(fmt.Errorf("--overlap: %q is not a time; for example 24h, 7d, or 0", a.Overlap))
 	}
 	return a.Manage(ctx, c, func(m command.Manager) error {
-		acc, err := m.Own(ctx, a.Account)
+		acc, err := m.Own(ctx, a.Name)
 		if err != nil {
 			return err
 		}
@@ -76,7 +76,7 @@ func (a accountRotateCmd) Run(ctx context.Context, c command.Console) error {
 }
 
 type accountEndRotationCmd struct {
-	ofAccount `embed:""`
+	named `embed:""`
 }
 
 // Run ends the overlap.

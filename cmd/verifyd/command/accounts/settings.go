@@ -40,7 +40,7 @@ func (a accountQuotaCmd) Run(ctx context.Context, c command.Console) error {
 }
 
 type accountReturnURLCmd struct {
-	ofAccount `embed:""`
+	named `embed:""`
 
 	URL   string `arg:"" optional:"" help:"The https address that the end user's page links to once a session has ended."`
 	Clear bool   `help:"Remove the link."`
@@ -57,7 +57,7 @@ func (a accountReturnURLCmd) Run(ctx context.Context, c command.Console) error {
 }
 
 type accountColourCmd struct {
-	ofAccount `embed:""`
+	named `embed:""`
 
 	Colour string `arg:"" optional:"" help:"The colour of the account's sign on the end user's page, for example #1f5fd0."`
 	Clear  bool   `help:"Remove the sign."`
@@ -86,7 +86,7 @@ func shownBy(a account.Account) string {
 }
 
 type accountNoticesCmd struct {
-	ofAccount `embed:""`
+	named `embed:""`
 
 	URL   string `arg:"" optional:"" help:"The https address that notices are posted to, signed as callbacks are."`
 	Clear bool   `help:"Stop posting them; members still read them on the dashboard."`
@@ -113,7 +113,7 @@ func (a accountNoticesCmd) Run(ctx context.Context, c command.Console) error {
 }
 
 type accountBindingCmd struct {
-	ofAccount `embed:""`
+	named `embed:""`
 
 	Binding  string `arg:"" optional:"" help:"link (whoever has the link), code (the account's owner confirms with a code on the platform) or account (the platform account signs in too)."`
 	MaxUsers *int   `placeholder:"N" help:"How many platform users one identity may verify, 1 to 10; 0: any number."`
