@@ -358,7 +358,7 @@ func TestRestoreRefuses(t *testing.T) {
 			bytes.Replace(whole, []byte(`"created_at":"2`), []byte(`"created_at":"1`), 1), same, "damaged",
 		},
 		"a newer version": {
-			bytes.Replace(whole, []byte(`"version":1`), []byte(`"version":2`), 1), same,
+			bytes.Replace(whole, []byte(`"version":1`), []byte(`"version":3`), 1), same,
 			"restore it with the newer verifyd",
 		},
 		"another master key": {whole, other, "another master key"},

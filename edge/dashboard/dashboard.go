@@ -64,7 +64,7 @@ type Config struct {
 	Policy    sessions.Policy      // for keys without one of their own
 	Quota     int64                // for accounts without one of their own; at least 1
 	TestKeys  bool                 // whether test keys can be made
-	Key       secretbox.Key        // the master key: seals attempts to log in, derives accounts' key pairs
+	Key       secretbox.Master     // the master key: seals attempts to log in, derives accounts' key pairs
 	Notices   *notice.Store        // the notices to accounts
 	Addresses *urlpolicy.Policy    // which addresses notices may be posted to
 	Store     *limit.Waiting       // how pages wait for the store; as by limit's defaults when nil

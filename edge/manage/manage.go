@@ -50,7 +50,7 @@ type Config struct {
 	BaseURL    string // without a final slash
 	Accounts   *accountstore.Store
 	Conn       *natsconf.Conn
-	Key        secretbox.Key
+	Key        secretbox.Master
 	Directory  Directory
 	Store      *limit.Waiting     // how requests wait for the store
 	Networks   func() []Network   // default: none

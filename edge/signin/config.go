@@ -104,7 +104,7 @@ type Config struct {
 	Accounts Accounts              //
 	Store    *limit.Waiting        // how requests wait for the store; as by limit's defaults when nil
 	Attempts *limit.Attempts       // bounds them; those of limit.DefaultSignIns, not measured, when nil
-	Key      secretbox.Key         // the master key; flow cookies are sealed with a key derived from it
+	Key      secretbox.Master      // the master key; flow cookies are sealed with a key derived from it
 	Log      zerolog.Logger        //
 	Metrics  prometheus.Registerer // none when nil
 	Now      func() time.Time      // time.Now when nil

@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -43,6 +44,11 @@ type Process struct {
 	Ready    bool      `json:"ready"` // it accepts requests, as /readyz reports
 	Degraded []Failure `json:"unwell,omitempty"`
 	Store    StoreUse  `json:"store"`
+	// Key is the fingerprint of the master key that the process runs with, and SealsUnder the number of the
+	// store's key that it seals under, from 1. Builds under which the key cannot be changed have neither.
+	Key        string `json:"key_fingerprint,omitempty"`
+	SealsUnder int    `json:"seals_under,omitzero"`
+	KeyWaits   bool   `json:"key_waits,omitzero"` // it has the new key, and an earlier one still seals
 	// Networks are the ids of the identity networks that lead into an edge's dashboard.
 	Networks []string `json:"networks,omitempty"`
 	// of a dispatcher: hosts where something waits or that do not answer, the worst first
@@ -225,22 +231,19 @@ func Ask(ctx context.Context, c *natsconf.Conn) ([]Process, error) {
 	}
 }
 
-// Versions returns the versions of all processes that run, each once, for callers that must not miss a slow
-// process: it asks for 3 s. That of a process whose answer cannot be read is "unknown". Its error is
-// natsconf.ErrUnavailable.
-func Versions(ctx context.Context, c *natsconf.Conn) ([]string, error) {
-	var all []string
+// Everyone is Ask for callers that must not miss a slow process: it asks for 3 s. A process whose answer
+// cannot be read has the version "unknown", and nothing else. Its error is natsconf.ErrUnavailable.
+func Everyone(ctx context.Context, c *natsconf.Conn) ([]Process, error) {
+	all := map[string]Process{}
 	err := listen(ctx, c, func(m *nats.Msg) (done bool) {
 		var p Process
 		if json.Unmarshal(m.Data, &p) != nil {
-			p.Version = "unknown"
+			p = Process{Version: "unknown"}
 		}
-		if !slices.Contains(all, p.Version) {
-			all = append(all, p.Version)
-		}
+		all[p.ID] = p
 		return false
 	})
-	return all, err
+	return sorted(slices.Collect(maps.Values(all))), err
 }
 
 // AnyRunning reports whether at least one process runs, for callers that must not take a slow process for

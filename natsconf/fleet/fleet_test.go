@@ -127,6 +127,33 @@ func lateAnswerCounts(t *testing.T, conn *natsconf.Conn) {
 	}
 }
 
+// Everyone counts who answers, late or not, once for each process, and one whose answer cannot be read.
+func TestEveryone(t *testing.T) {
+	t.Parallel()
+	virtual.Test(t, everyone)
+}
+
+func everyone(t *testing.T, conn *natsconf.Conn) {
+	sub, err := conn.NC.Subscribe(topology.SubjectFleet, func(m *nats.Msg) {
+		_ = m.Respond([]byte(`{"id":"quick","host":"a"}`))
+		_ = m.Respond([]byte(`{`))
+		time.AfterFunc(time.Second, func() {
+			_ = m.Respond([]byte(`{"id":"slow","host":"b","key_fingerprint":"k"}`))
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	natstest.Await(t, "all three are counted", func() bool {
+		all, err := fleet.Everyone(t.Context(), conn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all) == 3 && all[0].Version == "unknown" && all[1].ID == "quick" && all[2].Key == "k"
+	})
+}
+
 func TestHostsOfAll(t *testing.T) {
 	early, late := time.Unix(100, 0), time.Unix(200, 0)
 	all := []fleet.Process{

@@ -2,8 +2,8 @@
 // integrators' secrets), callback signing secrets, and the flow cookies that browsers carry between the
 // sign-in page and the identity network.
 //
-// The law: one master key of 32 bytes, from which every use derives its own key (HKDF, RFC 5869), so that a
-// box sealed for one use never opens for another. A box is bound to its owner by associated data: a callback
+// The law: a master key of 32 bytes, from which every use derives its own key (HKDF, RFC 5869), so that a box
+// sealed for one use never opens for another. If the key was changed, a Ring has the earlier ones too. A box is bound to its owner by associated data: a callback
 // URL moved to another session's record does not open. AES-256-GCM (NIST SP 800-38D) with a random 96-bit
 // nonce.
 //
@@ -27,13 +27,16 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
+
+	"verifyd/natsconf"
 )
 
 // KeyBytes is the length of the master key.
 const KeyBytes = 32
 
-// version begins every box, so that a later format can be distinguished.
-const version = 1
+// firstKey begins a box that the first key of a Ring has sealed, or a single key; later keys follow.
+const firstKey = 1
 
 // nonceBytes is the nonce length of AES-GCM.
 const nonceBytes = 12
@@ -71,6 +74,13 @@ func ParseKey(s string) (Key, error) {
 
 // Encode returns the form that ParseKey reads.
 func (k Key) Encode() string { return base64.StdEncoding.EncodeToString(k[:]) }
+
+// Fingerprint names the key where others may read it: nobody finds the key by it.
+func (k Key) Fingerprint() string { return k.Hash("fingerprint").Sum("")[:fingerprintLen] }
+
+// fingerprintLen is the length of a fingerprint in base32 characters: 60 bits, enough for an operator's few
+// keys.
+const fingerprintLen = 12
 
 // Load reads the master key kept in path.
 func Load(path string) (Key, error) {
@@ -133,6 +143,19 @@ func Save(path string, k Key) error {
 	return nil
 }
 
+// Replace puts the key that next holds in the place of the old one in path, which stays beside it under a
+// name with its fingerprint, for the backups that it has sealed. A crash leaves either of them in path.
+func Replace(path string, old Key, next string) (kept string, err error) {
+	kept = path + "." + old.Fingerprint()
+	if err := Save(kept, old); err != nil {
+		return "", err
+	}
+	if err := renameSynced(next, path); err != nil {
+		return "", fmt.Errorf("replace the secret key: %w", err)
+	}
+	return kept, nil
+}
+
 func writeSynced(path string, b []byte) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".secret-*") // CreateTemp makes it 0600
 	if err != nil {
@@ -152,10 +175,14 @@ func writeSynced(path string, b []byte) (err error) {
 	if err != nil {
 		return err
 	}
-	if err = os.Rename(f.Name(), path); err != nil {
+	return renameSynced(f.Name(), path)
+}
+
+func renameSynced(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
 		return err
 	}
-	dir, err := os.Open(filepath.Dir(path))
+	dir, err := os.Open(filepath.Dir(to))
 	if err != nil {
 		return err
 	}
@@ -191,7 +218,10 @@ func (h *Hash) Bytes(b []byte) []byte {
 var hashEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 // Box seals and opens values of one use. Its methods are safe for concurrent use.
-type Box struct{ aead cipher.AEAD }
+type Box struct {
+	aeads []cipher.AEAD // of the keys of a Ring, or of a single one
+	seals *atomic.Int32 // which of them seals; nil: there is only one
+}
 
 // Box derives the box for one use, for instance "callback-url". Uses are constants of the packages that own
 // the values.
@@ -216,23 +246,35 @@ func newBox(key []byte) *Box {
 	if err != nil {
 		panic("seal: " + err.Error()) // only for block sizes other than 16
 	}
-	return &Box{aead: aead}
+	return &Box{aeads: []cipher.AEAD{aead}}
 }
 
 // Seal encrypts plain for owner, for instance a session id. Two seals of the same value differ.
 func (b *Box) Seal(plain []byte, owner string) []byte {
-	out := make([]byte, 1+nonceBytes, 1+nonceBytes+len(plain)+b.aead.Overhead())
-	out[0] = version
+	key := 0
+	if b.seals != nil {
+		key = int(b.seals.Load())
+	}
+	out := make([]byte, 1+nonceBytes, 1+nonceBytes+len(plain)+b.aeads[key].Overhead())
+	out[0] = byte(firstKey + key) //nolint:gosec // maxKeys
 	_, _ = rand.Read(out[1:])
-	return b.aead.Seal(out, out[1:1+nonceBytes], plain, []byte(owner))
+	return b.aeads[key].Seal(out, out[1:1+nonceBytes], plain, []byte(owner))
 }
 
-// Open decrypts a box that Seal made for the same use and owner. The error is ErrOpen.
+// Open decrypts a box that Seal made for the same use and owner. The error is ErrOpen, or natsconf.ErrNewer
+// for a Ring's box that the key after the process's own has sealed: a process that has that key opens it.
 func (b *Box) Open(box []byte, owner string) ([]byte, error) {
-	if len(box) < 1+nonceBytes || box[0] != version {
+	if len(box) < 1+nonceBytes {
 		return nil, ErrOpen
 	}
-	plain, err := b.aead.Open(nil, box[1:1+nonceBytes], box[1+nonceBytes:], []byte(owner))
+	key := int(box[0]) - firstKey
+	switch {
+	case key == len(b.aeads) && b.seals != nil:
+		return nil, fmt.Errorf("a later master key than this process has seals it, or %w", natsconf.ErrNewer)
+	case key < 0 || key >= len(b.aeads):
+		return nil, ErrOpen
+	}
+	plain, err := b.aeads[key].Open(nil, box[1:1+nonceBytes], box[1+nonceBytes:], []byte(owner))
 	if err != nil {
 		return nil, ErrOpen
 	}

@@ -276,8 +276,9 @@ func identities(o Options) jetstream.StreamConfig {
 	return c
 }
 
-// whole holds the records about the store as a whole: whether it is in service (package storestate), and the
-// sessions whose user was erased, for as long as their facts are kept.
+// whole holds the records about the store as a whole: whether it is in service and its master keys, once the
+// key was changed (package storestate), and the sessions whose user was erased, for as long as their facts
+// are kept.
 func whole(o Options) jetstream.StreamConfig {
 	c := bucket(o, BucketStore, "whether the store is in service, and which sessions are erased", 0)
 	c.AllowMsgTTL = true

@@ -17,7 +17,7 @@ import (
 	"verifyd/natsconf/secretbox"
 )
 
-// The format of a backup, version 1: one line of JSON, a Header, ended by a newline; then chunks, sealed by
+// The format of a backup: one line of JSON, a Header, ended by a newline; then chunks, sealed by
 // the master key (chunkWriter). The chunks together hold a gzip stream of JSON lines. Each is one of:
 // {"asset":"STREAM"}, from where on items are that stream's; {"item":{…}}, an Item;
 // {"end":{"asset","count","digest"}}, the count and digest of the asset's items. An end for every asset, in
@@ -25,6 +25,9 @@ import (
 const (
 	backupFormat  = "verifyd backup"
 	backupVersion = 1
+	// rekeyedVersion is that of a backup, or a copy, that only opens with the master keys before the one that
+	// it is sealed under. They are in it, and builds that know version 1 alone would not use them.
+	rekeyedVersion = 2
 	// maxHeader bounds the first line.
 	maxHeader = 16 << 10
 )
@@ -41,12 +44,24 @@ type Header struct {
 	// the store was moved elsewhere, or about to be: another may serve what it holds
 	Leaving bool `json:"leaving,omitempty"`
 	Running bool `json:"running,omitempty"` // the service ran while it was made, and so after it
+	Rekeyed bool `json:"-"`                 // the store's master key was changed; the version shows it
 	// if the operator asked for it: anyone who has the file can then read everything
 	MasterKey string `json:"master_key,omitempty"`
 }
 
 // IsCopy reports whether it is a copy's.
 func (h Header) IsCopy() bool { return h.Format == copyFormat }
+
+// version is the version that this build writes.
+func (h Header) version() int {
+	if h.Rekeyed {
+		return rekeyedVersion
+	}
+	return backupVersion
+}
+
+// isRead reports whether this build reads the version.
+func (h Header) isRead() bool { return h.Version == backupVersion || h.Version == rekeyedVersion }
 
 // The errors of a backup, in addition to ErrDamaged.
 var (
@@ -62,7 +77,7 @@ type VersionError struct {
 
 func (e *VersionError) Error() string {
 	return fmt.Sprintf("the backup has version %d (made by verifyd %s), this build reads %d: restore "+
-		"it with the newer verifyd", e.Version, e.Build, backupVersion)
+		"it with the newer verifyd", e.Version, e.Build, rekeyedVersion)
 }
 
 // line is one line of a backup.
@@ -89,7 +104,7 @@ type Held struct {
 // natsconf.ErrUnavailable, w's and still's.
 func Backup(ctx context.Context, c *natsconf.Conn, assets []Asset, skip Skip, key secretbox.Key, h Header,
 	w io.Writer, still func() error) ([]Held, error) {
-	h.Format, h.Version, h.ID, h.KeyCheck = backupFormat, backupVersion, rand.Text(), key.NewCheck()
+	h.Format, h.Version, h.ID, h.KeyCheck = backupFormat, h.version(), rand.Text(), key.NewCheck()
 	first, err := json.Marshal(h)
 	if err != nil {
 		return nil, fmt.Errorf("encode the backup's header: %w", err)
@@ -173,7 +188,7 @@ func Open(r io.ReadSeeker) (*File, error) {
 	if err != nil || json.Unmarshal(first, &f.Header) != nil || f.Header.Format != backupFormat {
 		return nil, ErrNoBackup
 	}
-	if f.Header.Version != backupVersion {
+	if !f.Header.isRead() {
 		return nil, &VersionError{f.Header.Version, f.Header.Build}
 	}
 	f.first = append(f.first, first[:len(first)-1]...)

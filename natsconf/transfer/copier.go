@@ -36,6 +36,7 @@ type CopierConfig struct {
 	Assets  []Asset
 	Store   string // names the store (storestate.Record)
 	Key     secretbox.Key
+	Rekeyed bool   // the store had another master key before, which may have sealed the copy in the folder
 	Build   string // of verifyd, for people
 	// Skip returns what a new generation leaves out, as a backup does.
 	Skip func(context.Context) (Skip, error)
@@ -115,7 +116,7 @@ func (k *Copier) Check() error {
 }
 
 func (k *Copier) openFolder() (*copyFolder, error) {
-	return openCopyFolder(k.c.Dir, k.c.DataDir, k.c.Store, k.c.Key, k.c.Build)
+	return openCopyFolder(k.c)
 }
 
 // String names the actor in the supervisor's log.

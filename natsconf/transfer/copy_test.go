@@ -229,6 +229,48 @@ func TestCopyContinuesAfterARestart(t *testing.T) {
 	pair{c.conn, c.restored(t)}.equal(t, 640)
 }
 
+// After the master key was changed, the copy is made anew under the new key, in the place of the one that the
+// old key has sealed. A copy of another key is refused if the store's own was never changed.
+func TestCopyAfterTheMasterKeyWasChanged(t *testing.T) {
+	t.Parallel()
+	c := newCopied(t, t.TempDir())
+	fill(t, c.conn, 0)
+	c.start(t)
+	c.upToDate(t)
+	c.stop()
+	was := c.generation(t)
+	c.key = secretbox.NewKey()
+	at := transfer.CopierConfig{Dir: c.dir, DataDir: c.data, Store: "store", Key: c.key}
+	for what, err := range map[string]error{
+		"a start": transfer.NewCopier(at).Check(), "a check": transfer.CheckCopy(at),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "another master key") {
+			t.Errorf("%s with another key: %v", what, err)
+		}
+	}
+	at.Rekeyed = true
+	if err := transfer.CheckCopy(at); err != nil {
+		t.Error(err)
+	}
+	if now := c.generation(t); now != was {
+		t.Error("the copy is gone before there is another")
+	}
+	c.config = func(o *transfer.CopierConfig) { o.Rekeyed = true }
+	fill(t, c.conn, 1)
+	c.start(t)
+	c.upToDate(t)
+	c.stop()
+	pair{c.conn, c.restored(t)}.equal(t, 320)
+	s, err := transfer.OpenSource(c.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	if v := s.Head().Version; v != 2 {
+		t.Errorf("version %d, which a build reads that uses only one key", v)
+	}
+}
+
 // A copy that was altered or cut short is refused, and the refusal says where.
 func TestDamagedCopyIsRefused(t *testing.T) {
 	t.Parallel()

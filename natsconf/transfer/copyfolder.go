@@ -63,9 +63,9 @@ type copyFolder struct {
 
 // openCopyFolder opens a folder for the copy of a store. Its errors are a *CopyRefusal, and those of the
 // filesystem.
-func openCopyFolder(dir, dataDir string, store string, key secretbox.Key, build string) (_ *copyFolder,
-	err error) {
-	if err := CheckCopyDir(dir, dataDir); err != nil {
+func openCopyFolder(c CopierConfig) (_ *copyFolder, err error) {
+	dir, key := c.Dir, c.Key
+	if err := CheckCopyDir(dir, c.DataDir); err != nil {
 		return nil, fmt.Errorf("the folder of the copy: %w", err)
 	}
 	f := &copyFolder{
@@ -87,9 +87,10 @@ func openCopyFolder(dir, dataDir string, store string, key secretbox.Key, build 
 		}
 	}()
 	f.header = Header{
-		Format: copyFormat, Version: copyVersion, ID: rand.Text(), Store: store, Build: build,
-		KeyCheck: key.NewCheck(), Running: true,
+		Format: copyFormat, ID: rand.Text(), Store: c.Store, Build: c.Build, KeyCheck: key.NewCheck(),
+		Running: true, Rekeyed: c.Rekeyed,
 	}
+	f.header.Version = f.header.version()
 	if err := f.read(key); err != nil {
 		return nil, err
 	}
@@ -136,16 +137,16 @@ func CheckCopyDir(dir, dataDir string) error {
 
 // CheckCopy is CheckCopyDir, but also reads whose copy is in the folder, and tries to write there; the
 // content stays as it is. An empty store name means that the store is not known.
-func CheckCopy(dir, dataDir, store string, key secretbox.Key) error {
-	if err := CheckCopyDir(dir, dataDir); err != nil {
+func CheckCopy(c CopierConfig) error {
+	if err := CheckCopyDir(c.Dir, c.DataDir); err != nil {
 		return err
 	}
-	f := &copyFolder{dir: dir, box: key.Box(copyUse), header: Header{Store: store}}
-	if err := f.read(key); err != nil {
+	f := &copyFolder{dir: c.Dir, box: c.Key.Box(copyUse), header: Header{Store: c.Store, Rekeyed: c.Rekeyed}}
+	if err := f.read(c.Key); err != nil {
 		return err
 	}
 	// one that stays behind is removed with everything that is unfinished
-	tried, err := os.CreateTemp(dir, copyPrefix+"check-")
+	tried, err := os.CreateTemp(c.Dir, copyPrefix+"check-")
 	if err != nil {
 		return err
 	}
@@ -190,6 +191,9 @@ func (f *copyFolder) read(key secretbox.Key) error {
 		return another
 	case err != nil:
 		return err
+	case !key.Checks(h.KeyCheck) && f.header.Rekeyed: // the key before sealed it
+		f.keep = true
+		return nil
 	case !key.Checks(h.KeyCheck):
 		another.Why = "holds a copy that was sealed with another master key"
 		return another
@@ -296,7 +300,7 @@ func readCopyManifest(dir string) (h Header, first, sealed []byte, err error) {
 	if !ok || json.Unmarshal(first, &h) != nil || h.Format != copyFormat {
 		return h, nil, nil, ErrNoBackup
 	}
-	if h.Version != copyVersion {
+	if !h.isRead() {
 		return h, nil, nil, &VersionError{h.Version, h.Build}
 	}
 	return h, first, sealed, nil

@@ -16,7 +16,7 @@ import (
 	"verifyd/natsconf/storefile"
 )
 
-// The format of a copy, version 1. A folder holds
+// The format of a copy, whose versions are those of a backup. A folder holds
 //
 //	verifyd-copy         what the copy is: one line of JSON, a Header; then a box with a copyState. It is
 //	                     replaced as a whole.
@@ -29,9 +29,8 @@ import (
 // is a message; 'c' ends a pass: everything up to there is a state that the store was in. The copyState names
 // how many bytes of the file count; the bytes after them were under way when the service ended.
 const (
-	copyFormat  = "verifyd copy"
-	copyVersion = 1
-	copyUse     = "copy" // of the box
+	copyFormat = "verifyd copy"
+	copyUse    = "copy" // of the box
 
 	// frameBytes is how much is sealed at once; maxFrame bounds what a reader accepts as a frame: that, a
 	// message of the largest size that a server takes, and room to spare.

@@ -237,7 +237,7 @@ func FuzzBackupHeader(f *testing.F) {
 		var std map[string]json.RawMessage
 		if !found || len(first) >= maxHeader || json.Unmarshal(first, &std) != nil ||
 			!bytes.Equal(file.first, first) ||
-			file.Header.Format != backupFormat || file.Header.Version != backupVersion ||
+			file.Header.Format != backupFormat || !file.Header.isRead() ||
 			file.Header.IsCopy() {
 			t.Fatalf("%q is read as %+v", b, file.Header)
 		}

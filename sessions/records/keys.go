@@ -264,6 +264,9 @@ func (k *sessionKeys) read(ctx context.Context, name string) (*keyPage, uint64, 
 		return nil, 0, fmt.Errorf("the page of its key: %w", err)
 	}
 	plain, err := k.box.Open(r.Keys, name)
+	if errors.Is(err, natsconf.ErrNewer) {
+		return nil, 0, fmt.Errorf("the page of its key: %w", err)
+	}
 	page := &keyPage{}
 	if err == nil && len(plain) != len(page)*secretbox.KeyBytes {
 		err = fmt.Errorf("%d bytes", len(plain))

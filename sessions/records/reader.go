@@ -37,7 +37,7 @@ type Reader struct {
 
 // NewReader returns a reader. onUnreadable is called with each message that cannot be read, every time that
 // it is read. It must not block, and may be nil, as may metrics.
-func NewReader(conn *natsconf.Conn, key secretbox.Key, now func() time.Time, metrics prometheus.Registerer,
+func NewReader(conn *natsconf.Conn, key secretbox.Master, now func() time.Time, metrics prometheus.Registerer,
 	onUnreadable func(*facts.UnreadableError)) *Reader {
 	st := &Reader{
 		Opener: &Opener{box: key.Box(sealUse), keys: newSessionKeys(conn, key.Box(pageUse), now)},

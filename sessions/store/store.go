@@ -34,7 +34,7 @@ type Config struct {
 	// OnUnreadable is called with each message that cannot be read, every time that it is read; may be nil.
 	// It must not block.
 	OnUnreadable func(*facts.UnreadableError)
-	Key          secretbox.Key
+	Key          secretbox.Master
 	// Plain stores new sessions as builds did before these were sealed under keys of their own, so that such
 	// builds can read them.
 	Plain bool

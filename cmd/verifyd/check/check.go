@@ -71,22 +71,25 @@ func (s *Survey) Run(ctx context.Context, from config.Settings, probe string, de
 	checkOutside(ctx, s, cfg, probe)
 }
 
-// checkCopyFolder checks the folder of the copy. The master key, and the store's name if the service runs,
-// show whose copy is in it.
+// checkCopyFolder checks the folder of the copy. The master key, and the store's name and earlier keys if the
+// service runs, show whose copy is in it.
 func checkCopyFolder(ctx context.Context, s *Survey, c config.Config) {
 	if c.CopyTo == "" {
 		return
 	}
-	key, _ := c.Store.EmbeddedKey(false) // no store: no key, and a copy is not its own
-	name := ""
+	of := transfer.CopierConfig{Dir: c.CopyTo, DataDir: c.Store.DataDir}
+	of.Key, _ = c.Store.EmbeddedKey(false) // no store: no key, and a copy is not its own
 	if conn, err := store.ConnectRunning(ctx, c.Store.DataDir, zerolog.Nop()); err == nil {
 		defer conn.Close()
 		if state, err := storestate.Read(ctx, conn); err == nil {
-			name = state.Store
+			of.Store = state.Store
+		}
+		if ring, err := storestate.OpenRing(ctx, conn, of.Key); err == nil {
+			of.Rekeyed = ring.Changed()
 		}
 	}
 	done := make(chan error, 1)
-	go func() { done <- transfer.CheckCopy(c.CopyTo, c.Store.DataDir, name, key) }()
+	go func() { done <- transfer.CheckCopy(of) }()
 	select {
 	case err := <-done:
 		checkCopyFinding(s, c, err)

@@ -263,6 +263,9 @@ func (m *Move) close(ctx context.Context, where string) (all []transfer.Comparis
 		return all, old, err
 	}
 	crashpoint.Reach(crashpoint.MoveCompared)
+	if err := m.To.Rebind(ctx); err != nil {
+		return all, old, err
+	}
 	if err := m.To.AcknowledgeEnded(ctx); err != nil {
 		return all, old, err
 	}

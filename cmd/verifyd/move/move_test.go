@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,6 +14,8 @@ import (
 
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/store"
+	"verifyd/edge/account"
+	"verifyd/edge/account/access"
 	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/secretbox"
@@ -105,6 +108,59 @@ func TestAbortWhileAMoveFinishes(t *testing.T) {
 	}
 	if s := standing(t, m.From); s.State != storestate.StateRetired {
 		t.Errorf("the old store is %s", s.State)
+	}
+}
+
+// A store whose master key was changed is moved with its earlier keys: what they have sealed opens at the new
+// store, with the new key alone, and earlier builds refuse that one too.
+func TestMoveBringsTheEarlierMasterKeys(t *testing.T) {
+	t.Parallel()
+	old, key := secretbox.NewKey(), secretbox.NewKey()
+	from, to := t.TempDir(), t.TempDir()
+	open := func(dir string, key secretbox.Key, why store.Purpose) (*store.Store, error) {
+		return store.Open(t.Context(), config.Store{
+			DataDir: dir, Sync: embedded.SyncAlways, StoreBytes: 256 << 20, Key: &key,
+			Topology: topology.Options{Replicas: 1, Embedded: true},
+		}, zerolog.Nop(), why)
+	}
+	st := must[*store.Store](t)(open(from, old, store.ToServe))
+	made := must[account.Account](t)(st.Accounts.CreateAccount(t.Context(), access.Operator(""), "a"))
+	if err := storestate.ChangeRing(t.Context(), st.Conn, old, func(r *secretbox.Ring) ([]byte, error) {
+		return r.Admit(key, time.Now())
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := storestate.ChangeRing(t.Context(), st.Conn, key, func(r *secretbox.Ring) ([]byte, error) {
+		return r.Alone(time.Now())
+	}); err != nil {
+		t.Fatal(err)
+	}
+	st.Close()
+	m := &Move{From: must[*store.Store](t)(open(from, key, store.ToServe)), Assets: store.Assets()}
+	t.Cleanup(m.From.Close)
+	m.To = must[*store.Store](t)(open(to, key, store.ToFill))
+	closeTo := sync.OnceFunc(m.To.Close)
+	t.Cleanup(closeTo)
+	if err := m.Pair(t.Context(), "the old store"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Finish(t.Context(), "the new store"); err != nil {
+		t.Fatal(err)
+	}
+	check, err := m.To.Conn.Last(t.Context(), topology.BucketStream(topology.BucketAccounts),
+		storestate.CheckSubject())
+	if err != nil || key.Checks(check.Data) {
+		t.Errorf("an earlier build opens the new store, and not what is in it: %v", err)
+	}
+	closeTo()
+	if _, err := open(to, old, store.ToServe); err == nil || !strings.Contains(err.Error(), "was changed") {
+		t.Errorf("by the old key: %v", err)
+	}
+	moved := must[*store.Store](t)(open(to, key, store.ToServe))
+	t.Cleanup(moved.Close)
+	a := must[account.Account](t)(moved.Accounts.Account(t.Context(), made.ID))
+	if len(a.Secrets) != 1 || a.Secrets[0].Value != made.Secrets[0].Value {
+		t.Errorf("its secrets are %d others", len(a.Secrets))
 	}
 }
 

@@ -42,7 +42,7 @@ func (p *Program) startCopier(ctx context.Context) error {
 	}
 	p.copier = transfer.NewCopier(transfer.CopierConfig{
 		Conn: p.Store.Conn, DataDir: p.Config.Store.DataDir, Dir: p.Config.CopyTo, Assets: store.Assets(),
-		Store: standing.Store, Key: p.Store.Key,
+		Store: standing.Store, Key: p.Store.Key, Rekeyed: p.Store.Ring.Changed(),
 		Build: version.Text(), Skip: p.Store.StaysBehind, Log: p.Config.Log,
 		RemovalsIn: topology.BucketStream(topology.BucketStore), Removals: records.ErasedSubject("*"),
 	})

@@ -31,7 +31,7 @@ import (
 func (p *Program) dashboard(h shared, ns networks, pages *signin.Handler, attempts *limit.Attempts,
 	waiting *limit.Waiting) (*dashboard.Handler, error) {
 	p.Store.Accounts.OwnNames(p.Config.OwnNames())
-	loggedIn := logins.NewStore(p.Store.Conn, p.Store.Key, p.Config.Now)
+	loggedIn := logins.NewStore(p.Store.Conn, p.Store.Ring, p.Config.Now)
 	paused := pauses.NewStore(p.Store.Conn, p.Config.Now)
 	paused.Oldest = store.OldestOf(h.sessions)
 	p.add("search", supervise.New("search", lists.NewAhead(h.sessions.Lists)),
@@ -52,7 +52,7 @@ func (p *Program) dashboard(h shared, ns networks, pages *signin.Handler, attemp
 		TestKeys: p.Config.TestKeys, Snippets: snippets, Pauses: paused, Kept: kept.New(p.Store.Conn),
 		Notices: notice.NewStore(p.Store.Conn), Addresses: p.Config.CallbackPolicy,
 		Fleet: func(ctx context.Context) ([]fleet.Process, error) { return fleet.Ask(ctx, p.Store.Conn) },
-		Key:   p.Store.Key, Store: waiting, Log: p.Config.Log, Now: p.Config.Now,
+		Key:   p.Store.Ring, Store: waiting, Log: p.Config.Log, Now: p.Config.Now,
 		Preview: signinpage.Config{
 			Draw: func(w http.ResponseWriter, r *http.Request, a account.Account, state string) {
 				pages.Preview(w, r, requesterOf(a), state)

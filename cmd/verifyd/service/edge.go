@@ -96,7 +96,7 @@ func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
 	}
 	pages, err := signin.New(signin.Config{
 		BaseURL: p.Base, Sessions: h.sessions, Networks: networks.live, Test: networks.test,
-		Accounts: requesters{h.mirror}, Attempts: attempts, Store: store, Key: p.Store.Key,
+		Accounts: requesters{h.mirror}, Attempts: attempts, Store: store, Key: p.Store.Ring,
 		Log:     p.Config.Log,
 		Metrics: p.Registry, Now: p.Config.Now,
 	})
@@ -128,7 +128,7 @@ func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
 	p.quota = quota
 	p.add("quota", supervise.New("quota", quota)) // before the server, so that it stops after it
 	return api.New(api.Config{
-		BaseURL: p.Base, Keys: h.mirror, Signing: signing.New(p.Store.Key), Uses: h.uses,
+		BaseURL: p.Base, Keys: h.mirror, Signing: signing.New(p.Store.Ring), Uses: h.uses,
 		Sessions: h.sessions, Reservations: h.sessions, Lister: h.sessions, Usages: h.sessions,
 		Changes: h.watch,
 		Rates:   rates, FailedKeys: failures, Quota: quota, Callbacks: p.Config.CallbackPolicy,
@@ -162,7 +162,7 @@ func newManage(p *Program, h shared, ns networks, store *limit.Waiting,
 	failures *limit.Failures) (*manage.Handler, error) {
 	return manage.New(manage.Config{
 		BaseURL: strings.TrimSuffix(p.Base, "/"), Accounts: p.Store.Accounts, Conn: p.Store.Conn,
-		Key: p.Store.Key, Directory: h.mirror,
+		Key: p.Store.Ring, Directory: h.mirror,
 		Store: store, Networks: ns.managed, FailedKeys: failures, Now: p.Config.Now,
 	})
 }

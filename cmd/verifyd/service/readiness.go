@@ -113,6 +113,7 @@ func keysState(blindSince time.Time, inDoubt bool, pause time.Duration) (string,
 func presenceOf(p *Program, h shared, checks []web.Check) func() fleet.Process {
 	self := fleet.Process{
 		PID: os.Getpid(), Version: version.Text(), Since: time.Now().UTC().Truncate(time.Second),
+		Key: p.Store.Key.Fingerprint(),
 	}
 	self.Host, _ = os.Hostname() // empty: unknown
 	for role, runs := range map[string]bool{"edge": p.Config.Edge, "dispatcher": p.Config.Dispatcher} {
@@ -131,6 +132,7 @@ func presenceOf(p *Program, h shared, checks []web.Check) func() fleet.Process {
 		for _, f := range failing {
 			now.Degraded = append(now.Degraded, fleet.Failure{Check: f.Name, Reason: f.Reason})
 		}
+		now.SealsUnder, now.KeyWaits = p.Store.Ring.Seals(), p.Store.Ring.Waits()
 		now.Store.Used, now.Store.Limit = h.gauge.Use()
 		now.Copy, now.Records, now.Certificates = copyState(p), recordsOf(p), certificates(p)
 		if p.sender != nil {

@@ -200,11 +200,11 @@ func (p *Program) startCore(ctx context.Context) (shared, error) {
 	h := shared{
 		sessions: sessionstore.New(sessionstore.Config{
 			Conn: conn, Pending: pending, Completions: completions, Retries: retries, Idempotency: keyed,
-			Identities: identities, Meter: meter, Steps: steps, Metrics: p.Registry, Key: p.Store.Key,
+			Identities: identities, Meter: meter, Steps: steps, Metrics: p.Registry, Key: p.Store.Ring,
 			Now:   p.Config.Now,
 			Plain: p.Config.PlainSessions, OnUnreadable: p.Unreadables.onUnreadable,
 		}),
-		mirror:       keymirror.New(conn, p.Store.Key, p.Config.Log),
+		mirror:       keymirror.New(conn, p.Store.Ring, p.Config.Log),
 		uses:         keyuse.New(conn, p.Config.Log),
 		gauge:        storestate.NewGauge(conn, p.Store.Embedded),
 		watch:        sessionstore.NewWatch(conn),

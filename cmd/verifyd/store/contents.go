@@ -8,8 +8,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/cmd/verifyd/supervise"
-	"verifyd/edge/account/accountstore"
 	"verifyd/natsconf"
+	"verifyd/natsconf/storestate"
 	"verifyd/natsconf/topology"
 	"verifyd/natsconf/transfer"
 	"verifyd/sessions/facts"
@@ -19,7 +19,7 @@ import (
 
 // Reader returns a read-only view of the sessions of the store.
 func (s *Store) Reader() *sessionstore.Store {
-	return sessionstore.New(sessionstore.Config{Conn: s.Conn, Key: s.Key})
+	return sessionstore.New(sessionstore.Config{Conn: s.Conn, Key: s.Ring})
 }
 
 // StaysBehind reports what is not copied: each store has its own check of the master key, and the facts of
@@ -32,7 +32,7 @@ func (s *Store) StaysBehind(ctx context.Context) (transfer.Skip, error) {
 	return func(stream, subject string) bool {
 		switch stream {
 		case topology.BucketStream(topology.BucketAccounts):
-			return subject == accountstore.MasterKeySubject()
+			return subject == storestate.CheckSubject()
 		case topology.StreamCompletions:
 			return erased[facts.OfFact(subject)]
 		default:
@@ -91,7 +91,7 @@ func (s *Store) WithFacts(do func(*sessionstore.Store) error) error {
 		supervise.New("sessions writer", pending))
 	defer writing.Stop()
 	return do(sessionstore.New(sessionstore.Config{
-		Conn: s.Conn, Completions: completions, Pending: pending, Key: s.Key,
+		Conn: s.Conn, Completions: completions, Pending: pending, Key: s.Ring,
 	}))
 }
 

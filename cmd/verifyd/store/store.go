@@ -30,10 +30,11 @@ const (
 	endpointWait = 10 * time.Second
 )
 
-// Store is JetStream as a process reaches it, with the master key that belongs to it.
+// Store is JetStream as a process reaches it, with the master keys that belong to it.
 type Store struct {
 	Conn     *natsconf.Conn
-	Key      secretbox.Key
+	Key      secretbox.Key   // the operator's: what leaves the store is sealed under it
+	Ring     *secretbox.Ring // the store's keys up to that one: what is in the store is sealed under them
 	Accounts *accountstore.Store
 	Embedded *embedded.Server // nil if another process or a cluster runs the server
 	Server   *supervise.Actor
@@ -179,19 +180,32 @@ func (s *Store) bindAccounts(ctx context.Context, log zerolog.Logger) error {
 		if s.Accounts, err = accountstore.New(ctx, s.Conn, s.Key); err != nil {
 			return err
 		}
+		s.Ring = s.Accounts.Ring
 		s.Accounts.ReportUnreadable(func(err error) {
 			log.Error().Err(err).Msg("a record cannot be read; lists leave it out")
 		})
 		return s.Conn.Clock.Read(ctx)
-	}, func(err error) bool { return errors.Is(err, accountstore.ErrMasterKey) }, Waits(log))
-	if errors.Is(err, accountstore.ErrMasterKey) {
+	}, func(err error) bool {
+		return errors.Is(err, storestate.ErrMasterKey) || errors.Is(err, natsconf.ErrNewer)
+	}, Waits(log))
+	if errors.Is(err, storestate.ErrMasterKey) {
 		var f config.Faults
 		f.Add("secret-key", err.Error(),
-			"set it, or VERIFYD_SECRET_KEY_FILE, to the value with which the store was created; embedded, "+
-				"the key is in "+config.SecretFile+" next to the store unless set")
+			"set it, or VERIFYD_SECRET_KEY_FILE, to the key with which the store was created, or the last "+
+				"that verifyd secret rekey made; embedded, the key is in "+config.SecretFile+
+				" next to the store unless set")
 		return config.Usage(f.Err())
 	}
 	return err
+}
+
+// Rebind finds the master keys out again, in a store that was filled: those of the store that its data come
+// from have come with them.
+func (s *Store) Rebind(ctx context.Context) error {
+	if err := storestate.RepairRing(ctx, s.Conn); err != nil {
+		return err
+	}
+	return s.bindAccounts(ctx, zerolog.Nop())
 }
 
 // noStore refuses to create a new store unless that is allowed.

@@ -14,6 +14,7 @@ import (
 	"verifyd/edge/account/grant"
 	"verifyd/edge/account/record"
 	"verifyd/natsconf"
+	"verifyd/natsconf/storestate"
 	"verifyd/natsconf/topology"
 )
 
@@ -101,7 +102,7 @@ func (s *Store) EndDue(ctx context.Context) error {
 	var failed error
 	for _, e := range entries {
 		a := record.Outline(e.Key, e.Value)
-		if a.Name == "" && e.Key != record.CheckEntry { // unless it leads to another account
+		if a.Name == "" && e.Key != storestate.CheckEntry { // unless it leads to another account
 			if _, err := record.DecodeAccount(e.Key, e.Value, s.box); err != nil {
 				failed = errors.Join(failed, entry.LeaveOut(s.unreadable, err))
 			}
@@ -199,19 +200,48 @@ func (s *Store) forget(ctx context.Context, a record.Account) error {
 	if err := s.conn.Clock.Judge(ctx); err != nil {
 		return err
 	}
+	err := s.rewrite(ctx, a.ID, func(a *record.Account) { a.Secrets = nil })
+	if errors.Is(err, natsconf.ErrNewer) {
+		return nil // a newer build does it
+	}
+	return err
+}
+
+// rewrite stores an account as edit leaves it, without a record of the change, and keeps no earlier revision.
+// The error is natsconf.ErrNewer if a newer build has written the account.
+func (s *records) rewrite(ctx context.Context, id string, edit func(*record.Account)) error {
 	return natsconf.Retry(ctx, func() error {
-		a, e, err := s.readEntry(ctx, a.ID)
+		a, e, err := s.readEntry(ctx, id)
 		if err != nil {
 			return err
 		}
 		if err := record.AccountRewritable(e.Value); err != nil {
-			return nil //nolint:nilerr // a newer build does it
+			return err
 		}
-		a.Secrets = nil
+		edit(&a)
 		data, err := a.Encode(s.box)
 		if err != nil {
 			return err
 		}
 		return s.putWithoutHistory(ctx, a.ID, data, e.Revision)
 	})
+}
+
+// Reseal seals the secrets of all accounts anew, under the master key that seals now. An account that cannot
+// be read, or that a newer build has written, keeps no other one from it: the error names it. A repeat is
+// harmless.
+func (s *Store) Reseal(ctx context.Context) error {
+	entries, err := entry.List(ctx, s.conn, topology.BucketAccounts, record.AllAccounts)
+	for _, e := range entries {
+		if e.Key == storestate.CheckEntry {
+			continue
+		}
+		if s.away(ctx, err) {
+			break
+		}
+		if rerr := s.rewrite(ctx, e.Key, func(*record.Account) {}); rerr != nil {
+			err = errors.Join(err, fmt.Errorf("seal the secrets of account %s anew: %w", e.Key, rerr))
+		}
+	}
+	return err
 }

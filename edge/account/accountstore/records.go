@@ -19,6 +19,7 @@ import (
 	"verifyd/edge/account/signing"
 	"verifyd/natsconf"
 	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/storestate"
 	"verifyd/natsconf/topology"
 )
 
@@ -220,7 +221,7 @@ func (s *records) listAccounts(ctx context.Context) ([]record.Account, error) {
 	}
 	accounts := make([]record.Account, 0, len(entries))
 	for _, e := range entries {
-		if e.Key == record.CheckEntry {
+		if e.Key == storestate.CheckEntry {
 			continue
 		}
 		a, derr := record.DecodeAccount(e.Key, e.Value, s.box)

@@ -2,13 +2,22 @@ package accountstore_test
 
 import (
 	"errors"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"verifyd/edge/account"
+	"verifyd/edge/account/accountstore"
 	"verifyd/edge/account/input"
+	"verifyd/edge/account/record"
+	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/storestate"
+	"verifyd/natsconf/topology"
+	"verifyd/sessions/urlpolicy"
 )
 
 func TestRotationHasAnOverlap(t *testing.T) {
@@ -99,5 +108,73 @@ func TestSecretRefusals(t *testing.T) {
 		if !errors.Is(err, account.ErrNoAccount) {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+}
+
+// After the master key was changed, the secrets of all accounts, and their addresses for notices, are sealed
+// under the new key, whatever one of them holds, and no version that the old key opens stays. It is no change
+// of an account, and the public keys that receivers have stay.
+func TestSecretsAreSealedUnderTheNewKey(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	a, gone, broken := h.account(t, "a"), h.account(t, "gone"), h.account(t, "broken")
+	notices, err := urlpolicy.ParseNamed("https://bot.example.com/notices?token=1")
+	if err == nil {
+		err = h.store.SetNoticeURL(t.Context(), operator, a.ID, notices)
+	}
+	if err == nil {
+		_, err = h.store.RotateSecret(t.Context(), operator, a.ID, time.Hour)
+	}
+	if err == nil {
+		_, err = h.store.DeleteAccount(t.Context(), operator, gone.ID, false)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	subject := func(id string) string { return topology.BucketSubject(topology.BucketAccounts, id) }
+	natstest.Publish(t, h.conn, subject(broken.ID), []byte(`{"v":`))
+	before, err := h.store.Account(t.Context(), a.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	logged := len(h.all(t, a.ID, 100))
+
+	next := secretbox.NewKey()
+	change := func(key secretbox.Key, edit func(*secretbox.Ring) ([]byte, error)) {
+		t.Helper()
+		if err := storestate.ChangeRing(t.Context(), h.conn, key, edit); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(h.master, func(r *secretbox.Ring) ([]byte, error) { return r.Admit(next, time.Now()) })
+	change(next, func(r *secretbox.Ring) ([]byte, error) { return r.Alone(time.Now()) })
+	fresh, err := accountstore.New(t.Context(), h.conn, next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := h.master.Ring().Box(record.SecretUse)
+	for range 2 { // a repeat is harmless
+		if err := fresh.Reseal(t.Context()); err == nil || !strings.Contains(err.Error(), broken.ID) {
+			t.Errorf("an account that cannot be read: %v", err)
+		}
+	}
+	for _, id := range []string{a.ID, gone.ID} {
+		_, data := entryOf(t, h, topology.BucketAccounts, subject(id), "")
+		if _, err := record.DecodeAccount(id, data, old); !errors.Is(err, natsconf.ErrNewer) {
+			t.Errorf("%s, by the old key: %v", id, err)
+		}
+		if n := h.versions(t, subject(id)); n != 1 {
+			t.Errorf("%d versions of %s are stored", n, id)
+		}
+	}
+	after, err := fresh.Account(t.Context(), a.ID)
+	if err != nil || !reflect.DeepEqual(after, before) {
+		t.Errorf("the account is %+v, before %+v: %v", after, before, err)
+	}
+	if !reflect.DeepEqual(fresh.PublicKeys(after), h.store.PublicKeys(before)) {
+		t.Error("the public keys changed")
+	}
+	if log, err := fresh.Audit(t.Context(), a.ID, "", 100); err != nil || len(log.Records) != logged {
+		t.Errorf("%d records in its audit log, %d before: %v", len(log.Records), logged, err)
 	}
 }

@@ -17,13 +17,10 @@ package accountstore
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit"
-	"verifyd/edge/account/entry"
 	"verifyd/edge/account/grant"
 	"verifyd/edge/account/input"
 	"verifyd/edge/account/keyuse"
@@ -31,7 +28,7 @@ import (
 	"verifyd/edge/account/signing"
 	"verifyd/natsconf"
 	"verifyd/natsconf/secretbox"
-	"verifyd/natsconf/topology"
+	"verifyd/natsconf/storestate"
 )
 
 // Store creates and changes accounts, keys and members, and keeps the audit log of that. It is the sum of its
@@ -40,6 +37,8 @@ import (
 // log when it is acknowledged. Its methods are safe for concurrent use; in addition to the errors that each
 // names they return natsconf's.
 type Store struct {
+	Ring *secretbox.Ring // the store's master keys
+
 	*records
 	accounts
 	lives
@@ -49,53 +48,22 @@ type Store struct {
 	*keyuse.Reader
 }
 
-// MasterKeySubject is the subject of the check of the master key. Each store has its own.
-func MasterKeySubject() string {
-	return topology.BucketSubject(topology.BucketAccounts, record.CheckEntry)
-}
-
-// ErrMasterKey is returned for a store that was made with another master key: its secrets would not open, and
-// the others could not open what this key sealed.
-var ErrMasterKey = errors.New("this is not the master key that the store was created with")
-
-// checkKey compares the check, and writes it if there is none yet. It reads first: a dispatcher's credential
-// may only read.
-func checkKey(ctx context.Context, c *natsconf.Conn, key secretbox.Key) error {
-	e, err := entry.Get(ctx, c, topology.BucketAccounts, record.CheckEntry)
-	if errors.Is(err, natsconf.ErrNotFound) {
-		err = entry.Put(ctx, c, topology.BucketAccounts, record.CheckEntry, key.NewCheck(), e.Revision)
-		if err == nil {
-			return nil
-		}
-		if !errors.Is(err, natsconf.ErrConflict) {
-			return fmt.Errorf("write the check of the master key: %w", err)
-		}
-		e, err = entry.Get(ctx, c, topology.BucketAccounts, record.CheckEntry)
-	}
-	if err != nil {
-		return fmt.Errorf("read the check of the master key: %w", err)
-	}
-	if !key.Checks(e.Value) {
-		return ErrMasterKey
-	}
-	return nil
-}
-
-// New checks the master key. The error is ErrMasterKey if the store belongs to another master key.
+// New opens the store's master keys. The error is storestate.ErrMasterKey if the store belongs to another
+// master key.
 func New(ctx context.Context, c *natsconf.Conn, key secretbox.Key) (*Store, error) {
+	ring, err := storestate.OpenRing(ctx, c, key)
+	if err != nil {
+		return nil, err
+	}
 	r := &records{
-		conn: c, box: key.Box(record.SecretUse), sign: signing.New(key), meetings: key.Hash(meetingUse),
+		conn: c, box: ring.Box(record.SecretUse), sign: signing.New(ring), meetings: ring.Hash(meetingUse),
 	}
 	r.log = audit.New(c, r.now)
 	r.grants = grant.NewStore(c, r.log, r.now)
-	s := &Store{
+	return &Store{
 		records: r, accounts: accounts{r}, lives: lives{accounts{r}}, members: members{r},
-		keys: keys{records: r}, Store: r.grants, Reader: keyuse.NewReader(c),
-	}
-	if err := checkKey(ctx, c, key); err != nil {
-		return nil, err
-	}
-	return s, nil
+		keys: keys{records: r}, Store: r.grants, Reader: keyuse.NewReader(c), Ring: ring,
+	}, nil
 }
 
 // ReportUnreadable sets what is called for each record that a list leaves out because it cannot be read: it

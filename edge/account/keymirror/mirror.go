@@ -27,6 +27,7 @@ import (
 	"verifyd/edge/account/signing"
 	"verifyd/natsconf"
 	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/storestate"
 	"verifyd/natsconf/topology"
 )
 
@@ -37,6 +38,7 @@ type Mirror struct {
 	Now func() time.Time // tests move it; nil: the store's time
 
 	conn *natsconf.Conn
+	ring *secretbox.Ring // nil: the master key is never changed
 	box  *secretbox.Box
 	sign *signing.Keys
 	log  zerolog.Logger
@@ -97,9 +99,10 @@ func (s *snapshot) find() *index {
 }
 
 // New returns a mirror that knows no key until it is served.
-func New(c *natsconf.Conn, key secretbox.Key, log zerolog.Logger) *Mirror {
+func New(c *natsconf.Conn, key secretbox.Master, log zerolog.Logger) *Mirror {
+	ring, _ := key.(*secretbox.Ring)
 	return &Mirror{
-		conn: c, box: key.Box(record.SecretUse), sign: signing.New(key), log: log,
+		conn: c, ring: ring, box: key.Box(record.SecretUse), sign: signing.New(key), log: log,
 		loaded: make(chan struct{}),
 	}
 }
@@ -316,7 +319,8 @@ func (m *Mirror) take(next *snapshot, e jetstream.KeyValueEntry, missing int,
 	if e == nil {
 		return missing - 1
 	}
-	if e.Key() == record.CheckEntry {
+	if e.Key() == storestate.CheckEntry {
+		m.ring.See(e.Value())
 		return missing
 	}
 	err := put(next, e)

@@ -22,6 +22,7 @@ import (
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/natstest/virtual"
 	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/storestate"
 	"verifyd/natsconf/topology"
 )
 
@@ -273,4 +274,38 @@ func TestMirrorReportsWhenItIsBlind(t *testing.T) {
 	}
 	natstest.Serve(t, m)
 	natstest.Await(t, "it sees again", func() bool { return m.BlindSince().IsZero() })
+}
+
+// Every process seals under the new master key as soon as the old one opens the store no more: its mirror
+// sees that.
+func TestMirrorSeesWhichKeySeals(t *testing.T) {
+	t.Parallel()
+	conn := natstest.Start(t)
+	old, next := secretbox.NewKey(), secretbox.NewKey()
+	if _, err := accountstore.New(t.Context(), conn, old); err != nil {
+		t.Fatal(err)
+	}
+	change := func(key secretbox.Key, edit func(*secretbox.Ring) ([]byte, error)) {
+		t.Helper()
+		if err := storestate.ChangeRing(t.Context(), conn, key, edit); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(old, func(r *secretbox.Ring) ([]byte, error) { return r.Admit(next, time.Now()) })
+	store, err := accountstore.New(t.Context(), conn, next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mirror := keymirror.New(conn, store.Ring, zerolog.Nop())
+	natstest.Serve(t, mirror)
+	a, err := store.EnsureAccount(t.Context(), operator, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	natstest.Await(t, "the account is seen", func() bool { _, ok := mirror.Account(a.ID); return ok })
+	if store.Ring.Seals() != 1 {
+		t.Errorf("key %d seals while both open the store", store.Ring.Seals())
+	}
+	change(next, func(r *secretbox.Ring) ([]byte, error) { return r.Alone(time.Now()) })
+	natstest.Await(t, "the new key seals", func() bool { return store.Ring.Seals() == 2 })
 }

@@ -34,11 +34,7 @@ const (
 // SecretUse is the use of the box that seals signing secrets; their owner is the account id.
 const SecretUse = "signing-secret"
 
-// CheckEntry is the entry of the accounts bucket that shows which master key the store was made with. Account
-// ids have another prefix.
-const CheckEntry = "master-key-check"
-
-// The other entries of the accounts bucket hold nothing but Meeting. They have a dot in their names, which no
+// Besides accounts and storestate.CheckEntry, the accounts bucket has entries that hold nothing but Meeting. They have a dot in their names, which no
 // account's id has: the bucket's listing of accounts (AllAccounts) does not read them.
 const (
 	AllAccounts  = "*"

@@ -2,10 +2,11 @@
 // each secret, as Standard Webhooks defines it ("v1a"). Anyone who has the public key alone can check a
 // callback, but not make one.
 //
-// The law: a pair is derived from the master key, the account's id and the secret, and stored nowhere. All
-// processes of a store have the master key, and so derive the same pair; a restored or moved store yields it
-// again. It cannot be derived from the secret alone: integrators have the secret, and could sign in the
-// service's name. A pair begins and ends with its secret, in rotations too.
+// The law: a pair is derived from the store's first master key, the account's id and the secret, and stored
+// nowhere. All processes of a store have that key, and so derive the same pair, also after the master key was
+// changed; a restored or moved store yields it again. It cannot be derived from the secret alone: integrators
+// have the secret, and could sign in the service's name. A pair begins and ends with its secret, in rotations
+// too.
 package signing
 
 import (
@@ -29,8 +30,8 @@ const use = "callback-ed25519"
 // Keys derives the key pairs of accounts. Its methods are safe for concurrent use.
 type Keys struct{ seeds *secretbox.Hash }
 
-// New returns the derivation from a master key.
-func New(master secretbox.Key) *Keys { return &Keys{seeds: master.Hash(use)} }
+// New returns the derivation from a store's master keys.
+func New(master secretbox.Master) *Keys { return &Keys{seeds: master.Hash(use)} }
 
 // PublicKey is a key that callbacks are checked with, and until when they carry its signature.
 type PublicKey struct {

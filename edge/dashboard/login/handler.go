@@ -60,9 +60,9 @@ func Part() site.Part {
 type Config struct {
 	// bounds attempts to log in; nil means those of limit.DefaultSignIns, without metrics
 	Attempts *limit.Attempts
-	Allow    logins.Allow  // who may make an account
-	Sessions *store.Store  // remembers which attempts are redeemed
-	Key      secretbox.Key // the master key; attempts to log in are sealed with a key derived from it
+	Allow    logins.Allow     // who may make an account
+	Sessions *store.Store     // remembers which attempts are redeemed
+	Key      secretbox.Master // the master key; attempts to log in are sealed with a key derived from it
 }
 
 // Handler answers the routes of this package. It is safe for concurrent use and starts nothing.

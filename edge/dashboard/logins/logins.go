@@ -95,7 +95,7 @@ type Store struct {
 }
 
 // NewStore returns a store. now is the store's time when nil.
-func NewStore(c *natsconf.Conn, key secretbox.Key, now func() time.Time) *Store {
+func NewStore(c *natsconf.Conn, key secretbox.Master, now func() time.Time) *Store {
 	if now == nil {
 		now = c.Clock.Now
 	}

@@ -113,7 +113,7 @@ func (b Backup) write(ctx context.Context, st *store.Store, w io.Writer) (made m
 	}
 	h := transfer.Header{
 		Running: running, Store: standing.Store, CreatedAt: st.Conn.Clock.Now().UTC(), Build: version.Text(),
-		Leaving: standing.State != "" && standing.State != storestate.StateOpen,
+		Leaving: standing.State != "" && standing.State != storestate.StateOpen, Rekeyed: st.Ring.Changed(),
 	}
 	if b.WithMasterKey {
 		h.MasterKey = st.Key.Encode()
@@ -123,8 +123,9 @@ func (b Backup) write(ctx context.Context, st *store.Store, w io.Writer) (made m
 		return made, err
 	}
 	held, err := transfer.Backup(ctx, st.Conn, store.Assets(), skip, st.Key, h, w, func() error {
-		if running {
-			return nil
+		// the key that seals the backup must open the master keys in it
+		if _, err := storestate.OpenRing(ctx, st.Conn, st.Key); err != nil || running {
+			return err
 		}
 		began, err := b.served(ctx, st)
 		if err == nil && began {

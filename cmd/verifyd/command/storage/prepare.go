@@ -243,14 +243,14 @@ func (a Apply) Run(ctx context.Context, c command.Console) error {
 
 // finish removes what only older builds need, if none runs.
 func finish(ctx context.Context, conn *natsconf.Conn, o topology.Options) error {
-	all, err := fleet.Versions(ctx, conn)
+	all, err := fleet.Everyone(ctx, conn)
 	if err != nil {
 		return err
 	}
-	for _, v := range all {
-		if number, _, _ := strings.Cut(v, "-"); number != version.Number() {
+	for _, p := range all {
+		if number, _, _ := strings.Cut(p.Version, "-"); number != version.Number() {
 			return fmt.Errorf("a process of verifyd %s runs, and this is %s: upgrade or stop it first "+
-				"(verifyd status names it)", v, version.Text())
+				"(verifyd status names it)", p.Version, version.Text())
 		}
 	}
 	return provision.Ensurer{Conn: conn, Topology: topology.New(o), Update: true, Finish: true}.Ensure(ctx)

@@ -17,6 +17,7 @@ import (
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit"
 	"verifyd/natsconf/embedded"
+	"verifyd/natsconf/storestate"
 	"verifyd/natsconf/topology"
 )
 
@@ -52,6 +53,9 @@ func (r Recover) Run(ctx context.Context, c command.Console) error {
 		return err
 	}
 	defer st.Close()
+	if err := storestate.RepairRing(ctx, st.Conn); err != nil {
+		return err
+	}
 	return endRecovery(ctx, c, st)
 }
 

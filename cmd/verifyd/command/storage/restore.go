@@ -15,7 +15,6 @@ import (
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/store"
 	"verifyd/cmd/verifyd/table"
-	"verifyd/edge/account/accountstore"
 	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/secretbox"
 	"verifyd/natsconf/storestate"
@@ -109,7 +108,7 @@ func isNotRestored(erased map[sessions.ID]bool) transfer.Skip {
 	return func(stream, subject string) bool {
 		switch stream {
 		case topology.BucketStream(topology.BucketAccounts):
-			return subject == accountstore.MasterKeySubject()
+			return subject == storestate.CheckSubject()
 		case topology.StreamCompletions:
 			return erased[facts.OfFact(subject)]
 		case topology.StreamEvents:
@@ -158,6 +157,9 @@ func (r Restore) fill(ctx context.Context, c command.Console, cfg config.Store, 
 		return err
 	}
 	reports, err := backup.Restore(ctx, st.Conn, r.wanted(assets), v.skip, key)
+	if err == nil {
+		err = st.Rebind(ctx)
+	}
 	if err != nil {
 		return incomplete(err)
 	}
