@@ -21,6 +21,7 @@
 //	verifyd restore       fill a new store from a backup or a copy
 //	verifyd recover       make a damaged store fit to be served again
 //	verifyd erase         erase what is stored of one user
+//	verifyd secret        the master key
 //	verifyd log-level     tell or change how much a running process logs
 //	verifyd prepare       secrets and NATS configuration for several machines
 //	verifyd apply         what external NATS servers hold
@@ -36,7 +37,7 @@
 //	command/export      sessions
 //	command/integrator  try, listen, demo, demo-beside
 //	command/process     serve, status, check, log-level, healthcheck
-//	command/storage     move, backup, restore, recover, erase, prepare, apply
+//	command/storage     move, backup, restore, recover, erase, secret, prepare, apply
 //
 // What they do is in the packages next to it:
 //

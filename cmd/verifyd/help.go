@@ -86,10 +86,13 @@ var examples = map[string]string{
 	"check":  "verifyd check --probe https://bot.example.com/verified",
 	"move": "verifyd move --to nats://n1:4222,nats://n2:4222,nats://n3:4222 " +
 		"--to-creds operator/nats.nk",
-	"backup":    "verifyd backup /backups/verifyd-2026-11-21",
-	"restore":   "verifyd restore /backups/verifyd-2026-11-21 --data-dir new-store",
-	"recover":   "verifyd recover --data-dir /var/lib/verifyd",
-	"erase":     `verifyd erase --platform-user-id 118230984 --platform discord --account "Harbor Guild" --dry-run`,
+	"backup":  "verifyd backup /backups/verifyd-2026-11-21",
+	"restore": "verifyd restore /backups/verifyd-2026-11-21 --data-dir new-store",
+	"recover": "verifyd recover --data-dir /var/lib/verifyd",
+	"erase":   `verifyd erase --platform-user-id 118230984 --platform discord --account "Harbor Guild" --dry-run`,
+	"secret":  "verifyd secret rekey",
+	"secret rekey": "verifyd secret rekey --nats-url nats://n1:4222 --nats-creds operator/nats.nk " +
+		"--secret-key-file operator/secret.key --new-key operator/secret.key.new",
 	"log-level": "verifyd log-level debug --for 10m",
 	"prepare":   "verifyd prepare /etc/verifyd --nats-servers n1,n2,n3 --store-limit 60GiB",
 	"apply": "verifyd apply --nats-url nats://n1:4222 --nats-creds " +

@@ -75,6 +75,7 @@ type cli struct {
 	Restore storage.Restore `cmd:"" help:"Fill a new store from a backup, or from a copy of the store."`
 	Recover storage.Recover `cmd:"" help:"Repair a damaged store so that it can be served again, and report what it has lost."`
 	Erase   storage.Erase   `cmd:"" help:"Erase what is stored about one user."`
+	Secret  storage.Secret  `cmd:"" help:"The master key."`
 
 	LogLevel process.LogLevel `cmd:"" help:"Show the log level of a running process, or change it."`
 

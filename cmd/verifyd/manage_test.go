@@ -270,7 +270,7 @@ func TestStoreCommandsRefuseAServer(t *testing.T) {
 		{"sessions", "export", "--account", "Harbor Guild"},
 		{"erase", "--all-accounts", "--platform-user-id", "u"}, {"backup", backup + "2"},
 		{"restore", backup}, {"recover"}, {"move", "--to", "nats://127.0.0.1:1"}, {"operator", "list"},
-		{"account", "secret", "Harbor Guild"},
+		{"account", "secret", "Harbor Guild"}, {"secret", "rekey"},
 	} {
 		code, out, errOut := r.run(t, append(args, "--server", "https://elsewhere.example.com")...)
 		if code != exitUsage || out != "" || !strings.Contains(errOut, "works only on the store") {

@@ -56,6 +56,13 @@ const (
 	MoveLeft     = "move-left"     // the old store is closed, the new one not open yet
 )
 
+// The points that a change of the master key passes (verifyd secret rekey), the last with --finish.
+const (
+	RekeyWritten  = "rekey-written"  // the new key is in its file, and opens nothing yet
+	RekeyAdmitted = "rekey-admitted" // both keys open the store
+	RekeyAlone    = "rekey-alone"    // the new one alone does; accounts' secrets are not sealed anew yet
+)
+
 // All lists the points that every session passes.
 var All = []string{
 	BeforeCount, AfterCount, BeforeCreate, AfterCreate, BeforeRedeem, AfterRedeem, BeforeComplete,

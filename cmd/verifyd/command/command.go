@@ -6,7 +6,7 @@
 //	export      sessions
 //	integrator  try, listen, demo, demo-beside
 //	process     serve, status, check, log-level, healthcheck
-//	storage     move, backup, restore, recover, erase, prepare, apply
+//	storage     move, backup, restore, recover, erase, secret, prepare, apply
 //
 // A command is a struct: its flags are the fields, and Run is what it does. Package main joins them to the
 // command line. They depend on its library only by the tags of their fields. Results go to standard output,

@@ -34,8 +34,9 @@ const (
 // SecretUse is the use of the box that seals signing secrets; their owner is the account id.
 const SecretUse = "signing-secret"
 
-// Besides accounts and storestate.CheckEntry, the accounts bucket has entries that hold nothing but Meeting. They have a dot in their names, which no
-// account's id has: the bucket's listing of accounts (AllAccounts) does not read them.
+// Besides accounts and storestate.CheckEntry, the accounts bucket has entries that hold nothing but Meeting.
+// They have a dot in their names, which no account's id has: the bucket's listing of accounts (AllAccounts)
+// does not read them.
 const (
 	AllAccounts  = "*"
 	LookMeeting  = "look."   // and the keyed hash of how a name looks

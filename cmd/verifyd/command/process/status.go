@@ -280,6 +280,10 @@ func (d *StatusDoc) problem(format string, args ...any) {
 
 // judgeProcesses adds what is not well with processes, and what they have met.
 func (d *StatusDoc) judgeProcesses() {
+	if slices.ContainsFunc(d.Processes, func(p fleet.Process) bool { return p.KeyWaits }) {
+		d.problem("master key: its change has not ended: restart every process with the new key, then run " +
+			"verifyd secret rekey --finish")
+	}
 	for _, p := range d.Processes {
 		if !p.Ready {
 			d.problem("%s, process %d, is not ready: %s", p.Host, p.PID, reasons(p))

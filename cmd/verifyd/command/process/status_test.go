@@ -34,6 +34,21 @@ func TestStatusOnATerminal(t *testing.T) {
 	}
 }
 
+// A change of the master key that has not ended is not well: the old key still opens the store.
+func TestStatusShowsAnUnfinishedChangeOfTheMasterKey(t *testing.T) {
+	t.Parallel()
+	p := fleet.Process{Host: "a", Ready: true, Roles: []string{"dispatcher", "edge"}}
+	for _, waits := range []bool{false, true} {
+		p.KeyWaits = waits
+		doc := &StatusDoc{At: time.Now(), Processes: []fleet.Process{p, p}}
+		doc.judge(provision.Health{})
+		if told := strings.Contains(strings.Join(doc.Problems, "\n"), "--finish"); told != waits ||
+			len(doc.Problems) > 1 {
+			t.Errorf("%t: %q", waits, doc.Problems)
+		}
+	}
+}
+
 // Deliveries that no dispatcher had are not well for a while, although they have been handed in.
 func TestStatusShowsStrayDeliveries(t *testing.T) {
 	t.Parallel()
