@@ -1,5 +1,7 @@
 // Package docs holds the documents of this folder as text, for programs that show them elsewhere: the service
 // does, at {base_url}/docs (package edge/guide).
+//
+// It is small: a Go file embeds only what is in its own folder, or below.
 package docs
 
 import "embed"

@@ -1,5 +1,7 @@
 // Package edge holds the sources of package client and of what it imports. The service hands them out as a
 // Go module.
+//
+// It is small: a Go file embeds only what is in its own folder, or below.
 package edge
 
 import "embed"

@@ -2,10 +2,7 @@ package laws
 
 import (
 	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -67,20 +64,12 @@ func TestReadInOneSitting(t *testing.T) {
 func declarations(t *testing.T, folder string) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
-	paths, err := filepath.Glob(filepath.Join("..", "..", folder, "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range paths {
-		if strings.HasSuffix(path, "_test.go") {
+	for _, s := range sources(t) {
+		if s.folder != folder || s.isTest() {
 			continue
 		}
-		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
 		names[""] = true
-		for _, d := range f.Decls {
+		for _, d := range s.code.Decls {
 			switch d := d.(type) {
 			case *ast.FuncDecl:
 				names[receiver(d)+d.Name.Name] = true

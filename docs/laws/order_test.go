@@ -1,10 +1,8 @@
 package laws
 
 import (
-	"errors"
 	"fmt"
 	"go/ast"
-	"go/parser"
 	"go/token"
 	"go/types"
 	"maps"
@@ -23,22 +21,11 @@ const maxBackUp = 10
 // which references point back up.
 func TestFilesReadDownwards(t *testing.T) {
 	t.Parallel()
-	packages := map[string]*references{}
-	err := eachFile(".go", func(name, file string) error {
-		if strings.HasSuffix(name, "_test.go") {
-			return nil
+	packages := map[string]references{}
+	for _, s := range sources(t) {
+		if !s.isTest() {
+			packages[s.folder] = append(packages[s.folder], s)
 		}
-		folder := path.Dir(name)
-		if packages[folder] == nil {
-			packages[folder] = &references{fset: token.NewFileSet()}
-		}
-		return packages[folder].add(file)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(packages) == 0 {
-		t.Fatal("no package was found")
 	}
 	for _, folder := range slices.Sorted(maps.Keys(packages)) {
 		r := packages[folder]
@@ -55,29 +42,16 @@ func TestFilesReadDownwards(t *testing.T) {
 }
 
 // references finds the references between the files of a package.
-type references struct {
-	fset  *token.FileSet
-	files []*ast.File
-	names []string
-}
-
-func (r *references) add(file string) error {
-	f, err := parser.ParseFile(r.fset, file, nil, parser.SkipObjectResolution)
-	if err != nil {
-		return err
-	}
-	r.files, r.names = append(r.files, f), append(r.names, path.Base(file))
-	return nil
-}
+type references []source
 
 // show lists the files in an order, each with its references that point back up.
-func (r *references) show(counts [][]int, order []int) string {
+func (r references) show(counts [][]int, order []int) string {
 	var b strings.Builder
 	for at, from := range order {
-		b.WriteString(r.names[from])
+		b.WriteString(path.Base(r[from].name))
 		for _, to := range order[:at] {
 			if n := counts[from][to]; n > 0 {
-				fmt.Fprintf(&b, ", %d to %s", n, r.names[to])
+				fmt.Fprintf(&b, ", %d to %s", n, path.Base(r[to].name))
 			}
 		}
 		b.WriteString("\n")
@@ -86,15 +60,15 @@ func (r *references) show(counts [][]int, order []int) string {
 }
 
 // between returns how often each file refers to each other one.
-func (r *references) between() [][]int {
-	counts := make([][]int, len(r.files))
-	for i := range counts {
-		counts[i] = make([]int, len(r.files))
+func (r references) between() [][]int {
+	counts, files := make([][]int, len(r)), make([]*ast.File, len(r))
+	for i, s := range r {
+		counts[i], files[i] = make([]int, len(r)), s.code
 	}
 	info := types.Info{Uses: map[*ast.Ident]types.Object{}}
 	// What other packages declare is not known, and not needed.
 	check := types.Config{Importer: none{}, Error: func(error) {}, FakeImportC: true}
-	pkg, _ := check.Check("p", r.fset, r.files, &info)
+	pkg, _ := check.Check("p", positions, files, &info)
 	for id, used := range info.Uses {
 		if used.Pkg() != pkg || !isCounted(pkg, used) {
 			continue
@@ -113,14 +87,12 @@ func isCounted(pkg *types.Package, used types.Object) bool {
 	return used.Parent() == pkg.Scope()
 }
 
-func (r *references) fileOf(at token.Pos) int {
-	return slices.IndexFunc(r.files, func(f *ast.File) bool { return f.FileStart <= at && at <= f.FileEnd })
+func (r references) fileOf(at token.Pos) int {
+	return slices.IndexFunc(r, func(s source) bool { return s.code.FileStart <= at && at <= s.code.FileEnd })
 }
 
 // none knows no package.
 type none struct{}
-
-var errNotImported = errors.New("not imported")
 
 func (none) Import(string) (*types.Package, error) { return nil, errNotImported }
 

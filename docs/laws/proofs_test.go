@@ -3,11 +3,8 @@ package laws
 import (
 	"bytes"
 	"go/ast"
-	"go/parser"
-	"go/token"
 	"maps"
 	"os"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -38,22 +35,18 @@ func TestEachProofIsRunByARow(t *testing.T) {
 	}
 	rows := proofRow.FindAllSubmatch(document, -1)
 	packages := map[string]map[string]calls{}
-	if err := eachFile("_test.go", func(name, file string) error {
-		code, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
-		if err != nil {
-			return err
+	for _, s := range sources(t) {
+		if !s.isTest() {
+			continue
 		}
-		if packages[path.Dir(name)] == nil {
-			packages[path.Dir(name)] = map[string]calls{}
+		if packages[s.folder] == nil {
+			packages[s.folder] = map[string]calls{}
 		}
-		for _, d := range code.Decls {
+		for _, d := range s.code.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok {
-				packages[path.Dir(name)][f.Name.Name] = callsOf(f)
+				packages[s.folder][f.Name.Name] = callsOf(f)
 			}
 		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
 	}
 	found, used := 0, map[string]bool{}
 	for folder, functions := range packages {

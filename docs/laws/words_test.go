@@ -2,20 +2,21 @@ package laws
 
 import (
 	"go/ast"
-	"go/parser"
 	"go/token"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode"
 )
 
-// retiredParts are parts of identifiers: "wasVain" has the parts "was" and "vain". Texts in the code are not
-// checked. Two have a retired word and keep it, since older builds read and write them: the subjects "seat."
-// (the lease of a sign-in) and "verifyd.roster" (the fleet).
+// retiredParts are parts of identifiers: "wasVain" has the parts "was" and "vain". Two texts in the code have
+// such a word and keep it, since older builds read and write them: the subjects "seat." (the lease of a
+// sign-in) and "verifyd.roster" (the fleet).
 var retiredParts = map[string]string{
 	"vain":     "unconfirmed",
 	"seat":     "lease, or slot",
@@ -35,7 +36,8 @@ var retiredParts = map[string]string{
 	"teller":   "notifier",
 }
 
-// retiredPhrases are found in comments and in documents. Line breaks count as spaces.
+// retiredPhrases are found in comments, in documents, and in texts for people (textOf). Line breaks count as
+// spaces.
 var retiredPhrases = []struct {
 	phrase  *regexp.Regexp
 	instead string
@@ -65,13 +67,14 @@ const own = "docs/laws/"
 
 func TestRetiredWords(t *testing.T) {
 	t.Parallel()
-	if err := eachFile(".go", func(name, path string) error {
-		if strings.HasPrefix(name, own) {
-			return nil
+	found := 0
+	for _, s := range sources(t) {
+		if !strings.HasPrefix(s.name, own) {
+			found += judgeGo(t, s.code)
 		}
-		return judgeGo(t, name, path)
-	}); err != nil {
-		t.Fatal(err)
+	}
+	if found < fewestTexts {
+		t.Errorf("only %d texts are found in the code", found)
 	}
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
 		paths, err := filepath.Glob(filepath.Join("..", "..", pattern))
@@ -88,34 +91,75 @@ func TestRetiredWords(t *testing.T) {
 	}
 }
 
-// judgeGo checks the declarations and comments of a file.
-func judgeGo(t *testing.T, name, path string) error {
+// judgeGo checks the declarations, comments and texts of a file, and returns the number of texts.
+func judgeGo(t *testing.T, f *ast.File) (found int) {
 	t.Helper()
-	files := token.NewFileSet()
-	f, err := parser.ParseFile(files, path, nil, parser.ParseComments|parser.SkipObjectResolution)
-	if err != nil {
-		return err
-	}
 	ast.Inspect(f, func(n ast.Node) bool {
 		for _, id := range declared(n) {
 			for _, part := range parts(id.Name) {
 				if instead, retired := retiredParts[part]; retired {
-					line := files.Position(id.Pos()).Line
-					t.Errorf("%s:%d: the name %s has the retired word %q; use %s", name, line, id.Name, part,
-						instead)
+					t.Errorf("%s: the name %s has the retired word %q; use %s", positions.Position(id.Pos()),
+						id.Name, part, instead)
 				}
 			}
+		}
+		if text := textOf(n); text != "" {
+			found++
+			judgeProse(t, positions.Position(n.Pos()).String(), text)
 		}
 		return true
 	})
 	for _, c := range f.Comments {
-		where := name + ":" + files.Position(c.Pos()).String()[len(path)+1:]
+		where := positions.Position(c.Pos()).String()
 		if retiredVerb.MatchString(c.Text()) {
 			t.Errorf("%s: %q: a function returns", where, firstLine(c.Text()))
 		}
 		judgeProse(t, where, c.Text())
 	}
-	return nil
+	return found
+}
+
+// fewestTexts is the number of texts in the code below which they are no longer found.
+const fewestTexts = 1500
+
+// textOf returns what a node has for people to read: the help of a flag or a metric, the message of a log
+// line or an error.
+func textOf(n ast.Node) string {
+	switch n := n.(type) {
+	case *ast.Field:
+		if n.Tag != nil {
+			return reflect.StructTag(literal(n.Tag)).Get("help")
+		}
+	case *ast.KeyValueExpr:
+		if key, ok := n.Key.(*ast.Ident); ok && key.Name == "Help" {
+			return literal(n.Value)
+		}
+	case *ast.CallExpr:
+		of, ok := n.Fun.(*ast.SelectorExpr)
+		if !ok || len(n.Args) == 0 {
+			return ""
+		}
+		in, _ := of.X.(*ast.Ident)
+		called := of.Sel.Name
+		if called == "Msg" || called == "Msgf" || called == "New" && in != nil && in.Name == "errors" ||
+			called == "Errorf" && in != nil && in.Name == "fmt" {
+			return literal(n.Args[0])
+		}
+	}
+	return ""
+}
+
+// literal returns the text that an expression spells out, with "…" for the rest of it.
+func literal(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		if text, err := strconv.Unquote(e.Value); err == nil {
+			return text
+		}
+	case *ast.BinaryExpr:
+		return literal(e.X) + literal(e.Y)
+	}
+	return "…"
 }
 
 // declared returns the names that a node declares.

@@ -1,6 +1,8 @@
 // Package verify holds the guides to verifying a callback, one for each language, as text: the files of this
 // folder, for programs that show them elsewhere. The code in them is the code that the tests here run,
 // against real callbacks.
+//
+// It is small: a Go file embeds only what is in its own folder, or below.
 package verify
 
 import (

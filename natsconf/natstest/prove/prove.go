@@ -2,7 +2,8 @@
 // browser, containers or another language, or measure. VERIFYD_PROVE lists the names of the proofs to run,
 // separated by commas, or is "all". Each name has a row with its commands in docs/EVIDENCE.md.
 //
-// It imports nothing of the project: the simulation's processes, whose chance is chosen, link it.
+// It is small: it imports nothing of the project, since the simulation's processes, whose chance is chosen,
+// link it.
 package prove
 
 import (
