@@ -6,7 +6,9 @@
 //	secrets       keys, tokens and signing secrets: how they are made, and what is stored of them
 //	input         what people give, checked
 //	naming        which names accounts can have, and which look alike
+//	branding      what users see of an account in addition to its name
 //	account       this one
+//	signing       the key pair that signs beside each signing secret
 //	entry         entries of buckets: conditional writes, lists
 //	audit         the log of who changed what
 //	record        accounts and keys as they are stored
@@ -15,6 +17,7 @@
 //	keymirror     accounts and keys in memory, for requests
 //	namespace     the providers that a network's id was pointed at
 //	accountstore  every change of accounts, members and keys
+//	notice        what accounts should know: notices, read and posted
 //
 // The laws:
 //

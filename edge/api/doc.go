@@ -15,6 +15,7 @@
 //	POST /listen/{exchange}           report how one of them ended there
 //	GET  /favicon.ico                 the icon, for browsers that ask for it by themselves
 //	GET  /openapi.yaml, /docs/api     this interface as an OpenAPI document (package apidoc), and as a page
+//	GET  /assets/<name>               the page's style sheet and script, immutable
 //	…                                 what Config.Routes mounts: sign-in page, dashboard, documents
 //
 // HEAD is answered wherever GET is. The operators' routes are GET /livez, /readyz, /metrics and

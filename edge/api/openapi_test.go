@@ -49,7 +49,7 @@ func TestDocumentIsValid(t *testing.T) {
 	}
 }
 
-// The routes of this package and the document's paths are the same, except for assets.
+// The routes of this package are those of its doc comment, and the document's paths, except for assets.
 func TestDocumentHasEveryRoute(t *testing.T) {
 	doc, err := described()
 	if err != nil {
@@ -59,8 +59,10 @@ func TestDocumentHasEveryRoute(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	routes := (&api{docs: docs}).routes()
+	openapitest.Routes(t, "doc.go", routes)
 	routed := map[string]bool{}
-	for _, r := range (&api{docs: docs}).routes() {
+	for _, r := range routes {
 		if !strings.HasPrefix(r.Path, "/assets/") && r.Path != pathIcon {
 			routed[r.Method+" "+r.Path] = true
 		}

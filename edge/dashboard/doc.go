@@ -1,16 +1,19 @@
 // Package dashboard is the integrator's side for people, and the operator's: pages below
 // {base_url}/dashboard, drawn by the server, which work without JavaScript. It joins packages login,
-// integrator, callbacks and operator over one site.Site; its tests walk through all pages.
+// integrator, callbacks, signinpage, notices and operator over one site.Site; its tests walk through all
+// pages. The pages, each with what is below it:
 //
-//	login, callback, link, invite    by an identity network, an operator's login link, an invite
+//	login, link, invite              by an identity network, an operator's login link, an invite
 //	new-account, account, logout     which account, and the end of a login
-//	keys                             API keys: list, create (shown once), roll, revoke
-//	sessions, sessions/{session}     what happened, to which callbacks; send again; live
-//	callbacks, callbacks/test        what was not delivered: send again, mark as seen; a test callback
+//	keys, new-key                    API keys: list, create (shown once), roll, revoke
+//	sessions, search, export         what happened, to which callbacks; send again; live
+//	callbacks                        what was not delivered: send again, mark as seen; a test callback
 //	signing                          the callback signing secret, its rotation, snippets
 //	usage, quickstart                this month's sessions; the first steps with the account's own key
 //	members, audit, settings         who may do what, who did what, and the login itself
-//	operator/…                       the operator's: service, accounts, receiver hosts, undelivered
+//	sign-in-page                     what the account's users see, with previews
+//	notices                          what the account should know, and where that is posted
+//	operator                         the operator's: service, accounts, receiver hosts, undelivered
 //
 // The law:
 //

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -167,6 +168,7 @@ type rig struct {
 	fleet     []fleet.Process // the processes that answer
 	usages    *usages
 	server    *httptest.Server
+	routes    []web.Route // of the dashboard
 	base      string
 	clock     *clock
 }
@@ -242,6 +244,7 @@ func newRig(tb testing.TB, s setup) *rig {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	r.routes = h.Routes()
 	rates, err := limit.NewRates(account.Rate{Count: 20, Per: time.Second, Burst: 40})
 	if err != nil {
 		tb.Fatal(err)
@@ -253,7 +256,7 @@ func newRig(tb testing.TB, s setup) *rig {
 		Signing: signing.New(key),
 		Lister:  r.store,
 		Usages:  r.store, Changes: watch, Rates: rates, Quota: quota, Callbacks: r.callbacks.policy,
-		Listeners: devtunnel.New(conn), Routes: append(h.Routes(), pages...), Nowhere: h.Nowhere,
+		Listeners: devtunnel.New(conn), Routes: slices.Concat(r.routes, pages), Nowhere: h.Nowhere,
 		Log: zerolog.Nop(),
 	})
 	if err != nil {

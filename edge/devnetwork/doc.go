@@ -14,5 +14,5 @@
 //	POST /token                             code for tokens, client authentication by Basic or in the body
 //	GET  /userinfo                          sub and names of the access token's user
 //	GET  /jwks                              the ES256 key, made at start
-//	GET  /style-HASH.css, /favicon.ico
+//	GET  /style-<hash>.css, /favicon.ico    immutable; the icon
 package devnetwork

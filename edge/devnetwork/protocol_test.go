@@ -4,14 +4,17 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"os"
 	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"verifyd/edge/apidoc/openapitest"
 	"verifyd/edge/devnetwork"
 	"verifyd/edge/network"
+	"verifyd/edge/web"
 )
 
 const returnTo = "https://verify.example.com/signin/dev/callback"
@@ -23,6 +26,20 @@ func request(v string) url.Values {
 		"state": {"s&<>\""},
 		"nonce": {"n"}, "code_challenge": {challenge(v)}, "code_challenge_method": {"S256"},
 	}
+}
+
+// The routes of the doc comment are those that the code registers: they are in no table, so its text is read.
+func TestDocCommentListsTheRoutes(t *testing.T) {
+	code, err := os.ReadFile("token.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.ReplaceAll(string(code), `/"+style.Name`, `/style-0.css"`)
+	var routes []web.Route
+	for _, m := range regexp.MustCompile(`mux\.\w+\("([A-Z]+) (/[^"]*)"`).FindAllStringSubmatch(text, -1) {
+		routes = append(routes, web.Route{Method: m[1], Path: m[2]})
+	}
+	openapitest.Routes(t, "doc.go", routes)
 }
 
 func TestAuthorizeRefuses(t *testing.T) {

@@ -1,9 +1,10 @@
 // Package guide serves the repository's own documents as pages, so that users of a service read the documents
 // of its version:
 //
-//	GET /docs               the start page: a map by reader, and the contents of the interface's description
-//	GET /docs/{name}        a document of the folder docs, as in /docs/integrating or /docs/verify/go
+//	GET /docs, /docs/       the start page: a map by reader, and the contents of the interface's description
+//	GET /docs/…             a document of the folder docs, as in /docs/integrating or /docs/verify/go
 //	GET /docs/search.json   what the search looks through
+//	GET /assets/<name>      the style sheet, the script and the pictures, immutable
 //
 // The description of the interface itself is the page /docs/api (package apidoc).
 //

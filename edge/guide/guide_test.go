@@ -14,6 +14,7 @@ import (
 
 	"verifyd/docs"
 	"verifyd/edge/apidoc"
+	"verifyd/edge/apidoc/openapitest"
 	"verifyd/natsconf/natstest"
 )
 
@@ -43,6 +44,10 @@ func (g *Guide) get(t *testing.T, path string) (string, http.Header) {
 	}
 	t.Fatalf("nothing is at %s", path)
 	return "", nil
+}
+
+func TestDocCommentListsTheRoutes(t *testing.T) {
+	openapitest.Routes(t, "doc.go", mustNew(t, "https://id.harbor.example", "").Routes())
 }
 
 // Every document of the folder is served, and named on the start page.

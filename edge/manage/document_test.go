@@ -33,6 +33,11 @@ func TestDocumentHasEveryOperation(t *testing.T) {
 	}
 }
 
+func TestDocCommentListsTheRoutes(t *testing.T) {
+	t.Parallel()
+	openapitest.Routes(t, "doc.go", (&Handler{}).Routes())
+}
+
 // Every code in the document exists, with its status; and each of the interface's own is in the document.
 func TestDocumentNamesTheCodes(t *testing.T) {
 	doc, err := described()

@@ -1,12 +1,13 @@
 // Package sdk hands out the software development kits that fit this service: the service that an integrator
 // already talks to serves them, in its own version, so that no registry is needed.
 //
-//	GET /sdk/                                    a page with one install line each
+//	GET /sdk, /sdk/                              a page with one install line each
 //	GET /sdk/verifyd-X.Y.Z.tgz                   JavaScript and TypeScript, for npm
 //	GET /sdk/verifyd-X.Y.Z-py3-none-any.whl      Python, for pip
 //	GET /sdk/verifyd.php, /sdk/verifyd.rb        PHP and Ruby, one file each
-//	GET /sdk/go                                  where the go command finds the module, and below
+//	GET /sdk/go                                  where the go command finds the module
 //	GET /sdk/mod/…                               the module, which is package client
+//	GET /assets/<name>                           the page's style sheet, immutable
 //
 // The laws:
 //

@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"verifyd/edge/apidoc/openapitest"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/natstest/prove"
 )
@@ -40,6 +41,15 @@ func served(t *testing.T) string {
 	server.Start()
 	t.Cleanup(server.Close)
 	return base
+}
+
+func TestDocCommentListsTheRoutes(t *testing.T) {
+	t.Parallel()
+	k, err := New(version, "https://verify.example.com", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	openapitest.Routes(t, "doc.go", k.Routes())
 }
 
 // The same source yields the same bytes, and another version other ones.

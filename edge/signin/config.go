@@ -9,8 +9,9 @@
 //	GET, HEAD /?session=…&lang=          the list of languages, each with a link back to the page; from=…
 //	                                     is the language of that page. The store is not asked
 //	POST      /signin                    continue: 303 to the network; decline, stop: 303 to the clean page
-//	GET       /signin/{network}/callback the network's return: judged once, then 303 to the clean page
+//	GET, POST /signin/{network}/callback the network's return: judged once, then 303 to the clean page
 //	GET       /assets/<name>-<hash>…     the style sheet and the icon, immutable
+//	GET       /branding/…                an account's colours and logo (package edge/branding)
 //
 // What the page shows, by the session's facts:
 //

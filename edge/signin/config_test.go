@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"verifyd/edge/apidoc/openapitest"
 	"verifyd/edge/network"
 	"verifyd/edge/network/netsettings"
 	"verifyd/natsconf/secretbox"
@@ -20,6 +21,17 @@ func testNetwork(t *testing.T, id string) *network.Network {
 		t.Fatal(err)
 	}
 	return n
+}
+
+func TestDocCommentListsTheRoutes(t *testing.T) {
+	h, err := New(Config{
+		BaseURL: "https://verify.example.com", Networks: []*network.Network{testNetwork(t, "one")},
+		Key: secretbox.NewKey(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	openapitest.Routes(t, "config.go", h.Routes())
 }
 
 func TestBadConfig(t *testing.T) {

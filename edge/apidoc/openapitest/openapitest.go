@@ -1,4 +1,5 @@
-// Package openapitest holds the answers of a running service against its OpenAPI document; for tests.
+// Package openapitest compares the answers of a running service with its OpenAPI document, and a package's
+// routes with its doc comment; for tests.
 //
 // A document names the problem codes of each answer in x-codes. Each object is closed for the comparison: a
 // member that the document does not describe is a fault.
