@@ -77,6 +77,10 @@ var all = []Proof{
 		[]string{"dispatcher", "cmd/verifyd-bench"},
 	},
 	{
+		"life", "how many functions, files and packages one session reaches", nil,
+		[]string{"dispatcher", "edge/api", "edge/signin", "sessions/records", "sessions/store"},
+	},
+	{
 		"upgrade", "the store and the processes of the last release, beside this build", nil,
 		[]string{
 			"sessions/records", "edge/account/record", "natsconf/topology", "natsconf/embedded", "go.mod",

@@ -19,7 +19,7 @@ const Variable = "VERIFYD_PROVE"
 
 // Names are the proofs. No test belongs to fuzz and race, which run whole packages in another way.
 var Names = []string{
-	"browser", "chaos", "cluster", "containers", "disk", "fuzz", "kills", "languages", "packages",
+	"browser", "chaos", "cluster", "containers", "disk", "fuzz", "kills", "languages", "life", "packages",
 	"providers", "quarantine", "race", "simulation", "soak", "upgrade", "weights",
 }
 
