@@ -205,7 +205,8 @@ func (a telling) explainJSON(t *testing.T) {
 	}
 	for _, e := range doc.Timeline {
 		at, err := time.Parse(time.RFC3339Nano, e.At)
-		if line := at.Format("15:04:05.000") + "  " + e.Text + "\n"; err != nil || !strings.Contains(text, line) {
+		line := at.Format("15:04:05.000") + "  " + e.Text + "\n"
+		if err != nil || !strings.Contains(text, line) {
 			t.Errorf("%v: people do not read %q", err, line)
 		}
 	}

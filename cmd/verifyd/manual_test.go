@@ -37,7 +37,8 @@ func TestCompletion(t *testing.T) {
 			t.Errorf("%s: exit %d: %s", shell, code, errOut)
 		}
 	}
-	if code, _, errOut := verifyd(t, "completion", "tcsh"); code != exitUsage || !strings.Contains(errOut, "bash") {
+	code, _, errOut := verifyd(t, "completion", "tcsh")
+	if code != exitUsage || !strings.Contains(errOut, "bash") {
 		t.Errorf("of a shell that is not known: exit %d: %s", code, errOut)
 	}
 }

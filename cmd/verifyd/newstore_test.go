@@ -20,7 +20,8 @@ import (
 
 // sensible are arguments with which a command gets as far as its store.
 var sensible = map[string][]string{
-	"SESSION": {strings.Repeat("a", 32)}, "account login-link": {"x", "--base-url=https://verify.example.com"},
+	"SESSION":             {strings.Repeat("a", 32)},
+	"account login-link":  {"x", "--base-url=https://verify.example.com"},
 	"account return-url":  {"x", "https://example.com/"},
 	"account notices":     {"x", "https://example.com/"},
 	"account move-member": {"example:1"},

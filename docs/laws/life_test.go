@@ -33,8 +33,8 @@ func TestLifeOfASession(t *testing.T) {
 	life, idle := reached(t, program, "--auto"), reached(t, program)
 	maps.DeleteFunc(life, func(function, _ string) bool { return idle[function] != "" })
 	if len(idle) < 100 || len(life) < 100 {
-		t.Fatalf("an idle demo reaches %d functions, and a session %d more: they are not all found", len(idle),
-			len(life))
+		t.Fatalf("an idle demo reaches %d functions, and a session %d more: they are not all found",
+			len(idle), len(life))
 	}
 	files, packages := map[string]int{}, map[string][]string{}
 	for function, file := range life {
@@ -52,8 +52,8 @@ func TestLifeOfASession(t *testing.T) {
 	}
 }
 
-// reached runs a demo, and returns the functions that it reaches, with their files. Without --auto the demo is
-// stopped as soon as its service is up.
+// reached runs a demo, and returns the functions that it reaches, with their files. Without --auto the demo
+// is stopped as soon as its service is up.
 func reached(t *testing.T, program string, args ...string) map[string]string {
 	t.Helper()
 	data := t.TempDir()

@@ -32,7 +32,7 @@ func TestFilesReadDownwards(t *testing.T) {
 		counts := r.between()
 		n, order := backUp(counts)
 		if n > 0 {
-			t.Logf("%3d  %s", n, folder)
+			verbosef(t, "%3d  %s", n, folder)
 		}
 		if n > maxBackUp {
 			t.Errorf("%s: %d references point back up, %d at most, in the best order of its files:\n%s",

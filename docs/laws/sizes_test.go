@@ -53,7 +53,7 @@ func TestSizes(t *testing.T) {
 			}
 			if ok && fn.Type.Params.NumFields() >= manyArguments {
 				long["the module"]++
-				t.Logf("%s: %d parameters of %s", positions.Position(fn.Pos()), fn.Type.Params.NumFields(),
+				verbosef(t, "%s: %d parameters of %s", positions.Position(fn.Pos()), fn.Type.Params.NumFields(),
 					receiver(fn)+fn.Name.Name)
 			}
 		}
@@ -62,6 +62,14 @@ func TestSizes(t *testing.T) {
 	atMost(t, "test files", maxTestFiles, manyTestFiles, tests)
 	atMost(t, "declared methods", maxMethods, nil, methods)
 	atMost(t, "functions with five or more parameters", 0, longCalls, long)
+}
+
+// verbosef is t.Logf with -v alone: a failure would otherwise be lost among the figures.
+func verbosef(t *testing.T, format string, args ...any) {
+	t.Helper()
+	if testing.Verbose() {
+		t.Logf(format, args...)
+	}
 }
 
 // atMost fails the test if something has more of what is counted than the bound, or than today's figure if
@@ -89,7 +97,7 @@ var small = []string{
 	"edge/account/branding/logo", "edge/account/entry", "edge/account/input", "edge/account/keyuse",
 	"edge/account/namespace", "edge/account/secrets", "edge/account/signing", "edge/api/words",
 	"edge/apidoc/samples", "edge/branding", "edge/dashboard", "edge/dashboard/callbacks/kept",
-	"edge/dashboard/form", "edge/dashboard/notices", "edge/dashboard/paths", "edge/origin",
+	"edge/dashboard/form", "edge/dashboard/paths", "edge/origin",
 	"edge/ownname", "edge/page/drawn", "edge/problem", "edge/problem/fault", "edge/problem/management",
 	"edge/redrive", "edge/rules", "natsconf/crashpoint", "natsconf/leadership",
 	"natsconf/natstest/secured", "natsconf/natstest/virtual", "natsconf/once", "natsconf/scrub",
@@ -120,7 +128,7 @@ func TestSmallPackagesHaveAReason(t *testing.T) {
 	}
 	for _, folder := range slices.Sorted(maps.Keys(lines)) {
 		n := lines[folder]
-		t.Logf("%5d  %s", n, folder)
+		verbosef(t, "%5d  %s", n, folder)
 		isSmall, listed := n > 1 && n < minLines, slices.Contains(small, folder)
 		switch {
 		case isSmall && !reasoned[folder] && !listed:

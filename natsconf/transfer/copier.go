@@ -6,11 +6,6 @@ import (
 	"errors"
 	"sync"
 	"time"
-
-	"github.com/rs/zerolog"
-
-	"verifyd/natsconf"
-	"verifyd/natsconf/secretbox"
 )
 
 const (
@@ -27,28 +22,6 @@ const (
 	// CopyStop is how long a stop waits for a disk that does not answer.
 	CopyStop = 5 * time.Second
 )
-
-// CopierConfig is what a Copier needs.
-type CopierConfig struct {
-	Conn    *natsconf.Conn
-	DataDir string // of the embedded store
-	Dir     string // where the copy is kept
-	Assets  []Asset
-	Store   string // names the store (storestate.Record)
-	Key     secretbox.Key
-	Rekeyed bool   // the store had another master key before, which may have sealed the copy in the folder
-	Build   string // of verifyd, for people
-	// Skip returns what a new generation leaves out, as a backup does.
-	Skip func(context.Context) (Skip, error)
-	// Removals are the subjects, with wildcards, of the notes in RemovalsIn, a stream, that something was
-	// removed: a new generation begins without it.
-	RemovalsIn, Removals string
-	Log                  zerolog.Logger
-
-	// RenewAfter is the age at which a generation is replaced by a new one, 24 h when zero; MinRenew is the
-	// minimum time between two, 10 min when zero.
-	RenewAfter, MinRenew time.Duration
-}
 
 // Copier is the actor that keeps a copy of an embedded store.
 //

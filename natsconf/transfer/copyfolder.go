@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -13,7 +14,9 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+	"github.com/rs/zerolog"
 
+	"verifyd/natsconf"
 	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/secretbox"
 )
@@ -49,6 +52,28 @@ type copyMark struct {
 type CopyRefusal struct{ Dir, Why, Instead string }
 
 func (e *CopyRefusal) Error() string { return e.Dir + " " + e.Why + "; " + e.Instead }
+
+// CopierConfig is what a Copier needs.
+type CopierConfig struct {
+	Conn    *natsconf.Conn
+	DataDir string // of the embedded store
+	Dir     string // where the copy is kept
+	Assets  []Asset
+	Store   string // names the store (storestate.Record)
+	Key     secretbox.Key
+	Rekeyed bool   // the store had another master key before, which may have sealed the copy in the folder
+	Build   string // of verifyd, for people
+	// Skip returns what a new generation leaves out, as a backup does.
+	Skip func(context.Context) (Skip, error)
+	// Removals are the subjects, with wildcards, of the notes in RemovalsIn, a stream, that something was
+	// removed: a new generation begins without it.
+	RemovalsIn, Removals string
+	Log                  zerolog.Logger
+
+	// RenewAfter is the age at which a generation is replaced by a new one, 24 h when zero; MinRenew is the
+	// minimum time between two, 10 min when zero.
+	RenewAfter, MinRenew time.Duration
+}
 
 // copyFolder is a folder that only this process writes a copy to.
 type copyFolder struct {

@@ -229,9 +229,10 @@ func (s keys) exchange(ctx context.Context, old stored, d secrets.Digest, k acco
 	if err != nil {
 		return err
 	}
+	// The successor is the last: a directory that shows it shows how the other one ends.
 	err = s.conn.PublishBatch(ctx, topology.BucketStream(topology.BucketKeys),
-		entry.Message(topology.BucketKeys, d.Entry(), after, 0),
-		entry.Message(topology.BucketKeys, old.entry, before, old.revision))
+		entry.Message(topology.BucketKeys, old.entry, before, old.revision),
+		entry.Message(topology.BucketKeys, d.Entry(), after, 0))
 	conflict := errors.Is(err, natsconf.ErrConflict)
 	if !conflict && !errors.Is(err, natsconf.ErrUncertain) {
 		return err
