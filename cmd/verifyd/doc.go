@@ -27,6 +27,7 @@
 //	verifyd apply         what external NATS servers hold
 //	verifyd healthcheck   whether a process on this machine is ready
 //	verifyd version       which build this is
+//	verifyd completion    the completions of a shell
 //	verifyd help          what a command is for, with an example
 //
 // This package is the command line: it reads one, runs its command, and reports what went wrong. The commands

@@ -92,14 +92,14 @@ var examples = map[string]string{
 	"erase":   `verifyd erase --platform-user-id 118230984 --platform discord --account "Harbor Guild" --dry-run`,
 	"secret":  "verifyd secret rekey",
 	"secret rekey": "verifyd secret rekey --nats-url nats://n1:4222 --nats-creds operator/nats.nk " +
-		"--secret-key-file operator/secret.key --new-key operator/secret.key.new",
+		"--secret-key-file operator/secret.key --new-key-file operator/secret.key.new",
 	"log-level": "verifyd log-level debug --for 10m",
 	"prepare":   "verifyd prepare /etc/verifyd --nats-servers n1,n2,n3 --store-limit 60GiB",
 	"apply": "verifyd apply --nats-url nats://n1:4222 --nats-creds " +
 		"operator/nats.nk --secret-key-file operator/secret.key",
 	"healthcheck": "verifyd healthcheck",
 	"version":     "verifyd version",
-	"completion":  "verifyd completion bash > /etc/bash_completion.d/verifyd",
+	"completion":  "verifyd completion bash",
 	"help":        "verifyd help key create",
 }
 

@@ -125,17 +125,16 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) (code int) {
 	return 0
 }
 
-// dashed allows the last argument to be a session token that begins with a dash, as one in 64 does: the flag
-// library would read it as a flag.
+// dashed puts a session's id in the place of its token if that begins with a dash, as one in 64 does: the
+// flag library would read it as a flag.
 func dashed(args []string) []string {
-	last := len(args) - 1
-	if last < 0 || !strings.HasPrefix(args[last], "-") || slices.Contains(args, "--") {
-		return args
+	args = slices.Clone(args)
+	for i, a := range args {
+		if token, err := sessions.ParseToken(a); err == nil && strings.HasPrefix(a, "-") {
+			args[i] = string(token.ID())
+		}
 	}
-	if _, err := sessions.ParseToken(args[last]); err != nil {
-		return args
-	}
-	return append(slices.Clone(args[:last]), "--", args[last])
+	return args
 }
 
 // newParser returns the parser of command lines.

@@ -231,8 +231,8 @@ func TestRekeyOfSeveralProcesses(t *testing.T) {
 		}
 	}
 	file := filepath.Join(t.TempDir(), "new.key")
-	refused("--new-key", old, "secret", "rekey")
-	done(old, "secret", "rekey", "--new-key", file)
+	refused("--new-key-file", old, "secret", "rekey")
+	done(old, "secret", "rekey", "--new-key-file", file)
 	fresh := must[secretbox.Key](t)(secretbox.Load(file))
 	refused("this is the old master key", old, "secret", "rekey", "--finish")
 	done(fresh, "secret", "rekey") // it is under way
@@ -276,7 +276,7 @@ func TestRekeyWaitsForAnEarlierBuild(t *testing.T) {
 	if err := conn.NC.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	code, _, errOut := verifyd(t, append([]string{"secret", "rekey", "--new-key",
+	code, _, errOut := verifyd(t, append([]string{"secret", "rekey", "--new-key-file",
 		filepath.Join(t.TempDir(), "new.key")}, on...)...)
 	if code == 0 || !strings.Contains(errOut, "dock") || !strings.Contains(errOut, "0.9.0") {
 		t.Errorf("exit %d: %s", code, errOut)

@@ -29,7 +29,7 @@ var tableless = []string{
 	"operator revoke", "operator login-link", "hosts pause", "hosts resume", "deliveries resend",
 	"sessions export",
 	"listen", "log-level", "prepare",
-	"apply", "recover", "healthcheck", "version", "completion", "help",
+	"apply", "recover", "healthcheck", "version", "completion", "help", "secret rekey",
 }
 
 // Every command that prints a table prints the same as one JSON document for --json. A new command has to

@@ -53,8 +53,8 @@ func TestSizes(t *testing.T) {
 			}
 			if ok && fn.Type.Params.NumFields() >= manyArguments {
 				long["the module"]++
-				verbosef(t, "%s: %d parameters of %s", positions.Position(fn.Pos()), fn.Type.Params.NumFields(),
-					receiver(fn)+fn.Name.Name)
+				verbosef(t, "%s: %d parameters of %s", positions.Position(fn.Pos()),
+					fn.Type.Params.NumFields(), receiver(fn)+fn.Name.Name)
 			}
 		}
 	}

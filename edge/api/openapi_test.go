@@ -11,13 +11,21 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
 
+	"verifyd/edge/account/notice"
 	"verifyd/edge/apidoc"
 	"verifyd/edge/apidoc/openapitest"
+	"verifyd/edge/export"
+	"verifyd/edge/limit"
 	"verifyd/edge/problem"
+	"verifyd/edge/web"
+	"verifyd/sessions"
+	"verifyd/sessions/facts"
+	"verifyd/sessions/proof"
 )
 
 // described is the OpenAPI document, with every object closed: a member that it does not describe is a fault.
@@ -127,5 +135,112 @@ func TestDocumentDescribesTheInitBody(t *testing.T) {
 		if described != want || (len(faults) == 0) != want {
 			t.Errorf("%s: described %v, taken %v, want %v", body, described, len(faults) == 0, want)
 		}
+	}
+}
+
+// within returns the object at a path of names.
+func within(t *testing.T, doc any, names ...string) map[string]any {
+	t.Helper()
+	at, ok := doc.(map[string]any)
+	for _, name := range names {
+		if ok {
+			at, ok = at[name].(map[string]any)
+		}
+	}
+	if !ok {
+		t.Fatalf("the document has no %s", strings.Join(names, " "))
+	}
+	return at
+}
+
+// isSent compares an example of the document with what the service sends.
+func isSent(t *testing.T, sent []byte, example map[string]any) {
+	t.Helper()
+	var got map[string]any
+	if err := json.Unmarshal(sent, &got); err != nil {
+		t.Fatal(err)
+	}
+	want, err := json.Marshal(example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := json.Marshal(got); err != nil || string(again) != string(want) {
+		t.Errorf("it is sent as\n%s\nand the example is\n%s", again, want)
+	}
+}
+
+// The document's examples are what the service sends. That they have the members of their schemas, and no
+// others, is part of the document's validity.
+func TestExamplesAreWhatIsSent(t *testing.T) {
+	t.Parallel()
+	typed, err := described()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(typed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc map[string]any
+	if err := json.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	const media = "application/json"
+
+	refused := within(t, doc, "paths", pathInit, "post", "responses", "400", "content",
+		"application/problem+json", "examples", "http", "value")
+	a := newService(t, nil).do(t, http.MethodPost, pathInit,
+		`{"platform":"p","platform_user_id":"u","callback_url":"http://h.example/"}`, "Authorization",
+		"Bearer "+acmeKey, "Content-Type", media)
+	refused["request_id"] = a.header.Get(web.HeaderRequestID)
+	isSent(t, []byte(a.body), refused)
+
+	session, err := json.Marshal(export.Document(exampleSession(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	isSent(t, session, within(t, doc, "paths", "/sessions/{session}", "get", "responses", "200", "content",
+		media, "examples", "verified", "value"))
+
+	n, _ := notice.OfQuota(limit.Standing{Account: "acc_mfzwizltoq2dsnbqgqyd", Usage: limit.Usage{
+		Used: 4000, Limit: 5000, ResetAt: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC),
+	}}, exampleTime(t, "12:03:58"))
+	body, err := n.Body()
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := within(t, doc, "webhooks", "notice", "post", "requestBody", "content", media, "examples",
+		"quota", "value")
+	told["id"] = n.ID
+	isSent(t, body, told)
+}
+
+func exampleTime(t *testing.T, clock string) time.Time {
+	t.Helper()
+	at, err := time.Parse(time.RFC3339, "2026-11-21T"+clock+"Z")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+func exampleSession(t *testing.T) facts.View {
+	t.Helper()
+	result := facts.Result{
+		Number: 1, Verdict: facts.VerdictDelivered, Status: 204, At: exampleTime(t, "13:12:41.936"),
+	}
+	return facts.View{
+		Session: sessions.Session{
+			ID: "k3v7q2m5zt4yd6n2xw7p2c4hf2jb5ral", CreatedAt: exampleTime(t, "13:12:09.105"),
+			ExpiresAt: exampleTime(t, "13:22:09.105"), Request: sessions.Request{
+				Platform: "discord", PlatformUserID: "sailor_42", GuildID: "118203948571029384",
+				Reference: "order 4711", Locale: "pt-BR",
+			},
+		},
+		Outcome:     sessions.Outcome{State: sessions.Verified, Reached: proof.Link},
+		CompletedAt: exampleTime(t, "13:12:41.870"),
+		Delivery: facts.Delivery{State: facts.DeliveryDelivered, Attempts: []facts.Attempt{
+			{Claim: facts.Claim{Number: 1, At: exampleTime(t, "13:12:41.898")}, Result: &result},
+		}},
 	}
 }

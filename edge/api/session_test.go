@@ -171,7 +171,8 @@ func TestReadWhyItIsDue(t *testing.T) {
 	natstest.AwaitValue(t, want, func() string { return s.get(t, token, acmeKey).body },
 		func(body string) bool { return strings.Contains(body, want) })
 	listed := func(accept string) string {
-		return s.do(t, http.MethodGet, pathList, "", "Authorization", "Bearer "+acmeKey, "Accept", accept).body
+		return s.do(t, http.MethodGet, pathList, "", "Authorization", "Bearer "+acmeKey, "Accept",
+			accept).body
 	}
 	for _, accept := range []string{"application/json", "application/jsonl"} {
 		if got := listed(accept); !strings.Contains(got, want) {

@@ -22,6 +22,7 @@ import (
 	"verifyd/edge/dashboard/site"
 	"verifyd/edge/limit"
 	"verifyd/edge/network"
+	"verifyd/edge/page"
 	"verifyd/edge/web"
 	"verifyd/natsconf/secretbox"
 	"verifyd/sessions"
@@ -139,7 +140,15 @@ func New(c Config) (*Handler, error) {
 func (h *Handler) Routes() []web.Route { return h.routes }
 
 // Nowhere answers a browser whose address below the dashboard or the documents leads to no page, with the
-// status of what it asked for.
+// status of what it asked for: to somebody who is logged in within their account's frame.
 func (h *Handler) Nowhere(w http.ResponseWriter, r *http.Request, status int) {
-	h.site.Nowhere(w, r, status)
+	page.Guard(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := h.site.Within(r)
+		defer cancel()
+		var visit *site.Visit
+		if v, err := h.site.Authorize(ctx, r); err == nil {
+			visit = &v
+		}
+		h.site.DrawProblem(w, visit, site.ProblemNowhere.With(status))
+	}).ServeHTTP(w, r)
 }

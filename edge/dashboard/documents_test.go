@@ -21,7 +21,7 @@ func TestDocCommentListsThePages(t *testing.T) {
 		t.Fatal(err)
 	}
 	listed, routed := map[string]bool{}, map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^//\t(\S+(?:, \S+)*)`).FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^//\t([^\s,]+(?:, [^\s,]+)*)`).FindAllStringSubmatch(string(text), -1) {
 		for name := range strings.SplitSeq(m[1], ", ") {
 			listed[name] = true
 		}

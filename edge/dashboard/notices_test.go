@@ -82,7 +82,8 @@ func TestAddressForNotices(t *testing.T) {
 	vera.post(path+"/test", "account", a.ID).Want(t, http.StatusForbidden)
 	dev.Get(path).Want(t, http.StatusOK, "Send a test notice")
 	for range 2 {
-		dev.Follow(dev.post(path+"/test", "account", a.ID)).Want(t, http.StatusOK, "on its way", "test notice")
+		dev.Follow(dev.post(path+"/test", "account", a.ID)).
+			Want(t, http.StatusOK, "on its way", "test notice")
 	}
 	if all, err := notice.NewStore(r.conn).List(t.Context(), a.ID); err != nil || len(all) != 1 ||
 		all[0].Type != notice.Test {

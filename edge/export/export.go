@@ -188,8 +188,8 @@ func text[T any](v *T) string {
 	return fmt.Sprint(*v)
 }
 
-// roundedDigits is from how many digits on spreadsheets do not show a number as it is written: from 12 on they
-// write it with an exponent, and from 16 on they round it.
+// roundedDigits is from how many digits on spreadsheets do not show a number as it is written: from 12 on
+// they write it with an exponent, and from 16 on they round it.
 const roundedDigits = 12
 
 const (

@@ -63,7 +63,8 @@ func TestCellsAreNoFormulas(t *testing.T) {
 // A spreadsheet shows ids as they are, and reads the file as UTF-8.
 func TestSheetKeepsIDs(t *testing.T) {
 	view := facts.View{Session: sessions.Session{Request: sessions.Request{
-		Platform: "2026", PlatformUserID: "118203948571029384", GuildID: "=118203948571029384", Reference: "名前",
+		Platform: "2026", PlatformUserID: "118203948571029384", GuildID: "=118203948571029384",
+		Reference: "名前",
 	}}}
 	for f, want := range map[export.Format]string{
 		export.CSV:   `,false,2026,118203948571029384,'=118203948571029384,`,

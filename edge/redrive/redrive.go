@@ -47,9 +47,9 @@ type Done struct {
 	Skipped []sessions.ID
 }
 
-// Send records for each account which sessions it requests, and requests one more attempt of each. It stops at
-// the first error of the store, which is natsconf's: nothing is requested that is not recorded. What was not
-// requested, or may have been, is a second record. A repeat skips what was requested already.
+// Send records for each account which sessions it requests, and requests one more attempt of each. It stops
+// at the first error of the store, which is natsconf's: nothing is requested that is not recorded. What was
+// not requested, or may have been, is a second record. A repeat skips what was requested already.
 func Send(ctx context.Context, st Sessions, log Log, by access.Actor, ids []sessions.ID) (Done, error) {
 	if len(ids) > Max {
 		return Done{}, fmt.Errorf("%w: %d sessions at once; at most %d", natsconf.ErrTooMany, len(ids), Max)
@@ -134,7 +134,8 @@ func ParseIDs(texts []string) (ids []sessions.ID, ok bool) {
 // record writes the first record of an account. For a single session it is the same as for a single resend.
 func record(ctx context.Context, log Log, by access.Actor, account string, ids []sessions.ID) error {
 	if len(ids) == 1 {
-		return log.Note(ctx, by, account, audit.CallbackSent, string(ids[0]), map[string]string{"redrive": "yes"})
+		return log.Note(ctx, by, account, audit.CallbackSent, string(ids[0]),
+			map[string]string{"redrive": "yes"})
 	}
 	return log.Note(ctx, by, account, audit.CallbackSent, "", map[string]string{
 		"redrive": "yes", "count": strconv.Itoa(len(ids)), "sessions": strings.Trim(fmt.Sprint(ids), "[]"),

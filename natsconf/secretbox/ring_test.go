@@ -177,8 +177,8 @@ func must[T any](t *testing.T) func(v T, err error) T {
 	}
 }
 
-// Whatever is stored as a ring, it opens for its own key, or not at all; what opens is stored and opened again
-// with the same keys.
+// Whatever is stored as a ring, it opens for its own key, or not at all; what opens is stored and opened
+// again with the same keys.
 func FuzzRing(f *testing.F) {
 	key := secretbox.Key([]byte("verifyd fuzz seeds, not a secret"))
 	for _, r := range []*secretbox.Ring{key.Ring(), secretbox.Key{1}.Ring()} {

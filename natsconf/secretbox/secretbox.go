@@ -3,9 +3,9 @@
 // sign-in page and the identity network.
 //
 // The law: a master key of 32 bytes, from which every use derives its own key (HKDF, RFC 5869), so that a box
-// sealed for one use never opens for another. If the key was changed, a Ring has the earlier ones too. A box is bound to its owner by associated data: a callback
-// URL moved to another session's record does not open. AES-256-GCM (NIST SP 800-38D) with a random 96-bit
-// nonce.
+// sealed for one use never opens for another. If the key was changed, a Ring has the earlier ones too. A box
+// is bound to its owner by associated data: a callback URL moved to another session's record does not open.
+// AES-256-GCM (NIST SP 800-38D) with a random 96-bit nonce.
 //
 // The operator decides where the master key comes from: VERIFYD_SECRET_KEY or VERIFYD_SECRET_KEY_FILE, or the
 // file that LoadOrCreate keeps next to the embedded store. A copy of the store without it holds no usable

@@ -108,9 +108,9 @@ func ChangeRing(ctx context.Context, c *natsconf.Conn, key secretbox.Key,
 	return RepairRing(ctx, c)
 }
 
-// RepairRing makes the ring and its copy, in the place of the check, the same: the ring counts, and the copy if
-// damage has taken the ring. A store without a ring stays as it is. A repeat is harmless, and shows the ring
-// to all mirrors again. Its errors are natsconf's. It needs an operator's credential.
+// RepairRing makes the ring and its copy, in the place of the check, the same: the ring counts, and the copy
+// if damage has taken the ring. A store without a ring stays as it is. A repeat is harmless, and shows the
+// ring to all mirrors again. Its errors are natsconf's. It needs an operator's credential.
 func RepairRing(ctx context.Context, c *natsconf.Conn) error {
 	var ring []byte
 	err := c.Update(ctx, topology.BucketStream(topology.BucketStore), ringSubject(),

@@ -108,7 +108,7 @@ func TestTimelineMergesFactsAndEvents(t *testing.T) {
 	for _, dropped := range []timeline.EventName{"", "a.b", "*", "a b"} {
 		h.store.Emit(timeline.Event{Session: s.ID, Name: dropped})
 	}
-	h.conn.Emit("session.newer."+string(s.ID), []byte(`{"v":3,"at":"2026-11-21T12:03:11Z"}`))
+	h.conn.Emit("session.newer."+string(s.ID), []byte(`{"v":4,"at":"2026-11-21T12:03:11Z"}`))
 	c, err := h.store.Complete(t.Context(), s, verified)
 	if err != nil {
 		t.Fatal(err)

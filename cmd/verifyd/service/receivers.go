@@ -197,7 +197,7 @@ func (r *receivers) ofAccounts(context.Context) []alarm.Condition {
 			Detail: fmt.Sprintf("%s did not accept the callbacks of %d sessions in a row; the last failure: "+
 				"%s, of session %s.", to.receiver, r.ofEach.failures, lastFailure(f.end), f.end.Session),
 			Data: map[string]any{"account": to.account, "receiver": to.receiver, "class": f.end.Class,
-				"sessions": r.ofEach.failures},
+				"sessions": r.ofEach.failures, "session": f.end.Session, "status": f.end.Status},
 		})
 	})
 	return all

@@ -5,11 +5,17 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit"
 	"verifyd/edge/account/audit/life"
+	"verifyd/edge/account/entry"
+	"verifyd/edge/account/naming"
+	"verifyd/edge/account/record"
+	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
 )
 
 // Reconciled is what a damaged store lacked of accounts and keys, according to the audit log.
@@ -80,4 +86,41 @@ func (l *logged) take(r audit.Record) {
 	case audit.KeyWasRevoked, audit.KeyWasRolled:
 		l.ended[r.On] = true
 	}
+}
+
+// Doubt is an account whose name users may take for another's: it was made before such names were refused, or
+// by an older build, at the same instant as the other one.
+type Doubt struct {
+	Account account.Account // without its secrets
+	Why     string
+}
+
+// Doubts reads the names of all accounts and returns those that would be refused today and that no operator
+// has granted. It opens no secret. Its errors are natsconf's.
+func Doubts(ctx context.Context, c *natsconf.Conn, own ...string) ([]Doubt, error) {
+	entries, err := entry.List(ctx, c, topology.BucketAccounts, record.AllAccounts)
+	if err != nil {
+		return nil, err
+	}
+	var doubts []Doubt
+	first := map[string]account.Account{} // by how its name looks
+	for _, e := range entries {
+		a := record.Outline(e.Key, e.Value)
+		if !a.Exists() || a.Granted {
+			continue
+		}
+		_, err := checkName(access.Operator(""), account.Account{}, a.Name, false, time.Time{}, own)
+		if err != nil {
+			doubts = append(doubts, Doubt{a, err.Error()})
+		}
+		for i, look := range naming.LookOf(a.Name) {
+			look = fmt.Sprint(i, look)
+			if other, known := first[look]; known && other.ID != a.ID {
+				doubts = append(doubts, Doubt{a, fmt.Sprintf("it looks like %q (%s)", other.Name, other.ID)})
+				break
+			}
+			first[look] = a
+		}
+	}
+	return doubts, nil
 }

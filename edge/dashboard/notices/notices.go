@@ -95,13 +95,14 @@ type data struct {
 var kinds = map[notice.Type]row{
 	notice.ReceiverFailing:   {Title: "Receiver failing", Tone: "bad", To: pathDue, Where: "What is due"},
 	notice.ReceiverRecovered: {Title: "Recovered", Tone: "good", To: pathDue, Where: "What is due"},
-	notice.OutcomeWaiting:    {Title: "Decision needed", Tone: "bad", To: paths.Callbacks, Where: "Callbacks"},
-	notice.QuotaReached:      {Title: "Quota", Tone: "caution", To: paths.Usage, Where: "Usage"},
-	notice.KeyExpiring:       {Title: "Key expires", Tone: "caution", To: paths.Keys, Where: "API keys"},
-	notice.KeyExpired:        {Title: "Key expired", Tone: "bad", To: paths.Keys, Where: "API keys"},
-	notice.SecretRotated:     {Title: "Secret rotated", To: paths.Signing, Where: "Signing"},
-	notice.Test:              {Title: "Test"},
-	notice.MemberJoined:      {Title: "Member joined", To: paths.Members, Where: "Members"},
+	notice.OutcomeWaiting: {Title: "Decision needed", Tone: "bad", To: paths.Callbacks,
+		Where: "Callbacks"},
+	notice.QuotaReached:  {Title: "Quota", Tone: "caution", To: paths.Usage, Where: "Usage"},
+	notice.KeyExpiring:   {Title: "Key expires", Tone: "caution", To: paths.Keys, Where: "API keys"},
+	notice.KeyExpired:    {Title: "Key expired", Tone: "bad", To: paths.Keys, Where: "API keys"},
+	notice.SecretRotated: {Title: "Secret rotated", To: paths.Signing, Where: "Signing"},
+	notice.Test:          {Title: "Test"},
+	notice.MemberJoined:  {Title: "Member joined", To: paths.Members, Where: "Members"},
 }
 
 // rowOf returns a notice as the page shows it; one of a newer build's type under the name of the type.
@@ -189,7 +190,8 @@ func (h *Handler) sendTest(w http.ResponseWriter, r *http.Request, v site.Visit)
 	ctx, cancel := h.Within(r)
 	defer cancel()
 	now := h.Now()
-	err := h.notices.Raise(ctx, notice.New(v.Account.ID, notice.Test, now.UTC().Format("2006-01-02T15:04"), now,
+	minute := now.UTC().Format("2006-01-02T15:04")
+	err := h.notices.Raise(ctx, notice.New(v.Account.ID, notice.Test, minute, now,
 		"This is a test notice, which a member of the account asked for. Nothing has happened.", nil))
 	if err != nil {
 		h.Fail(w, r, &v, err)

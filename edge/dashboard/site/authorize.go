@@ -210,20 +210,6 @@ func (s *Site) Read(action access.Action, next Page) http.Handler {
 	})
 }
 
-// Nowhere answers a browser whose address leads to no page, with the status of what it asked for: to somebody
-// who is logged in within their account's frame.
-func (s *Site) Nowhere(w http.ResponseWriter, r *http.Request, status int) {
-	page.Guard(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := s.Within(r)
-		defer cancel()
-		var visit *Visit
-		if v, err := s.Authorize(ctx, r); err == nil {
-			visit = &v
-		}
-		s.DrawProblem(w, visit, problemNowhere.with(status))
-	}).ServeHTTP(w, r)
-}
-
 // Mutate is Read for changes: a form of this site, rendered for the selected account, within the rate of
 // whoever is logged in.
 func (s *Site) Mutate(action access.Action, next Page) http.Handler {
@@ -277,7 +263,7 @@ func (s *Site) Upload(action access.Action, maxBytes int64, next Page) http.Hand
 			s.DrawProblem(w, &v, tooLarge("file", maxBytes))
 			return
 		default:
-			s.DrawProblem(w, &v, ProblemMalformed.with(status))
+			s.DrawProblem(w, &v, ProblemMalformed.With(status))
 			return
 		}
 		if page.Single(r.PostForm, "account") != v.Account.ID {
@@ -299,7 +285,7 @@ func (s *Site) Posted(next http.Handler) http.Handler {
 		case http.StatusRequestEntityTooLarge:
 			s.DrawProblem(w, nil, tooLarge("form", maxFormBytes))
 		default:
-			s.DrawProblem(w, nil, ProblemMalformed.with(status))
+			s.DrawProblem(w, nil, ProblemMalformed.With(status))
 		}
 	}))
 }

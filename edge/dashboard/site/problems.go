@@ -14,7 +14,8 @@ type Problem struct {
 	Next    string
 }
 
-func (p Problem) with(status int) Problem { p.Status = status; return p }
+// With returns the problem with another status.
+func (p Problem) With(status int) Problem { p.Status = status; return p }
 
 // The problems that several packages answer with. The texts describe what happened, then what to do.
 var (
@@ -23,7 +24,7 @@ var (
 		Lead: "This account has no such thing, or it is no longer kept.",
 		Next: "Go back to the list you came from.",
 	}
-	problemNowhere = Problem{
+	ProblemNowhere = Problem{
 		Heading: "There is no such page", Lead: "The address that you opened leads to no page.",
 		Next: "Check the address, or begin at the first page of the dashboard or of the documents.",
 	}

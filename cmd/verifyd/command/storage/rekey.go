@@ -27,8 +27,8 @@ type Secret struct {
 type Rekey struct {
 	command.Local `embed:""`
 
-	NewKey string `placeholder:"FILE" help:"Where to write the new key, with mode 0600; a repeat reads it there. Default for a key in the data directory: in its place."`
-	Finish bool   `help:"Once every process runs with the new key: seal under it, and let the old key open the store no more."`
+	NewKeyFile string `placeholder:"FILE" help:"Where to write the new key, with mode 0600; a repeat reads it there. Default for a key in the data directory: in its place."`
+	Finish     bool   `help:"Once every process runs with the new key: seal under it, and let the old key open the store no more."`
 }
 
 // Run does one of the two steps. A repeat completes what was interrupted.
@@ -62,21 +62,21 @@ const afterBegin = "Restart every process with the new key, one after another; s
 
 // begin makes a new key, or reads the one that an interrupted run has made, and lets it open the store.
 func (r Rekey) begin(ctx context.Context, st *store.Store) (text string, err error) {
-	path, inPlace := r.NewKey, ""
+	path, inPlace := r.NewKeyFile, ""
 	if path == "" {
 		if r.NATSURL != "" || r.SecretKey != "" || r.SecretKeyFile != "" {
-			return "", config.Usage(errors.New("--new-key: not set; name a file for the new key, for " +
-				"example --new-key /root/verifyd.key"))
+			return "", config.Usage(errors.New("--new-key-file: not set; name a file for the new key, for " +
+				"example --new-key-file /root/verifyd.key"))
 		}
 		inPlace = filepath.Join(r.DataDir, config.SecretFile)
 		path = inPlace + ".new"
 	}
 	next, err := secretbox.LoadOrCreate(path)
 	if err != nil {
-		return "", config.Usage(fmt.Errorf("--new-key: %w", err))
+		return "", config.Usage(fmt.Errorf("--new-key-file: %w", err))
 	}
 	if next == st.Key {
-		return "", config.Usage(fmt.Errorf("--new-key: %s holds the present master key; name a new file",
+		return "", config.Usage(fmt.Errorf("--new-key-file: %s holds the present master key; name a new file",
 			path))
 	}
 	if err := onlyRun(ctx, st, st.Key, next); err != nil {
