@@ -309,6 +309,7 @@ func TestAccountLifeAtTheCommandLine(t *testing.T) {
 	do(exitUsage, "no such member", append(move, "dev:bob")...)
 	do(exitUsage, "owner, developer or viewer", append(move, "dev:eve", "--role", "root")...)
 	do(exitUsage, "NETWORK:SUBJECT", append(move, "eve")...)
+	do(exitUsage, "no such member", append(move, "mem_"+strings.Repeat("a", 20))...)
 	do(0, "developer of Harbor Guild", append(move, "dev:eve", "--role", "developer")...)
 	do(0, "dev:eve", "show", "Harbor Guild")
 }

@@ -152,6 +152,10 @@ func TestAccountsAreManagedFromElsewhere(t *testing.T) {
 	must[account.Account](t)(accounts.AcceptInvite(t.Context(), at.Query().Get("token"), ann))
 	must[account.Account](t)(accounts.AddMember(t.Context(), access.Operator(""), id, bob))
 	do(0, "example:2", "member", "list", "--account", "Pier")
+	bobs := regexp.MustCompile(`mem_[a-z2-7]{20}`).FindString(do(0, bob.Identity().Address(), "member", "list",
+		"--account", "Pier"))
+	do(0, "is developer", "member", "role", "--account", "Pier", bobs, "--to", "developer")
+	do(2, "no such member", "member", "remove", "--account", "Pier", bobs[:20])
 	do(2, "last owner", "member", "remove", "--account", "Pier", "example:1")
 	do(0, "is owner", "member", "role", "--account", "Pier", "example:2", "--to", "owner")
 	do(0, "no longer a member", "member", "remove", "--account", "Pier", "example:1")
@@ -208,6 +212,10 @@ func (e *elsewhereRig) secretsAndMoves(t *testing.T, do func(int, string, ...str
 	}))
 	do(0, "now owner of Quay", "account", "move-member", "--from", "Pier", "--to", "Quay", "example:2")
 	do(2, "no such", "account", "move-member", "--from", "Pier", "--to", "Quay", "example:9")
+	four := account.Member{Network: "example", Subject: "4", Role: access.RoleViewer}
+	must[account.Account](t)(accounts.AddMember(t.Context(), access.Operator(""), id, four))
+	do(0, "now viewer of Quay", "account", "move-member", "--from", "Pier", "--to", "Quay",
+		four.Identity().Address())
 }
 
 // A token without the scope, a revoked one, a missing one, and a wrong service: each error says what to do.

@@ -44,6 +44,11 @@ func (a Account) MemberIndex(network, subject string) int {
 	})
 }
 
+// Find returns the index of the member whom an identity or an address names (access.Identity.Is); -1: nobody.
+func (a Account) Find(named access.Identity) int {
+	return slices.IndexFunc(a.Members, func(m Member) bool { return m.Identity().Is(named) })
+}
+
 // Admit returns the members with another. Its errors are ErrAlreadyMember and ErrFull.
 func (a Account) Admit(m Member) ([]Member, error) {
 	if a.MemberIndex(m.Network, m.Subject) >= 0 {

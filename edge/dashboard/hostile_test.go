@@ -109,7 +109,7 @@ func furnishHostile(t *testing.T, r *rig, kind string) []hostilePage {
 		{shownPage{test, in}, "test"}, at("welcome", "/dashboard/new-account", guest),
 		at("invite", "/dashboard/invite?token="+invite, guest),
 		at("operator-move", "/dashboard/operator/accounts/"+a.ID+"/move-member?"+
-			form.Query("network", "example", "subject", value, "q", "2"), operator),
+			form.Query("member", address(seen(value)), "q", "2"), operator),
 		at("gone", "/dashboard/sessions/"+strings.Repeat("x", 300), in),
 	}
 	for _, path := range []string{

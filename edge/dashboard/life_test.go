@@ -246,27 +246,29 @@ func TestOperatorMovesAMember(t *testing.T) {
 	root := r.as("root")
 	page := "/dashboard/operator/accounts/" + a.ID
 	move := page + "/move-member"
-	root.Get(page).Holds(t, `href="`+move+`?network=example&subject=dev"`)
-	who := "?network=example&subject=dev"
+	who := "?member=" + address("dev")
+	root.Get(page).Holds(t, `href="`+move+who+`"`)
 	look := root.Get(move + who + "&q=guild")
 	look.Want(t, http.StatusOK, "is developer of Harbor Guild", "Quay Guild", empty.ID, "Lake Guild")
 	if strings.Contains(look.Body, `value="`+a.ID+`"`) {
 		t.Error("the account that they are in is offered")
 	}
 	root.Get(move+who+"&q=nowhere").Want(t, http.StatusOK, "No other account has this")
-	root.Follow(root.Get(move+"?network=example&subject=nobody")).Want(t, http.StatusOK, "already gone")
+	root.Follow(root.Get(move+"?member="+address("nobody"))).Want(t, http.StatusOK, "already gone")
 
-	do := func(form ...string) answer { return root.post(move, append(form, "network", "example")...) }
-	do("subject", "dev", "q", "quay").Want(t, http.StatusUnprocessableEntity, "Choose the account")
-	do("subject", "dev", "q", "quay", "to", a.ID).Want(t, http.StatusUnprocessableEntity, "in that account")
-	do("subject", "dev", "q", "lake", "to", lake.ID).Want(t, http.StatusUnprocessableEntity, "already")
-	do("subject", "olga", "q", "quay", "to", empty.ID).Want(t, http.StatusUnprocessableEntity, "last owner")
-	do("subject", "dev", "q", "quay", "to", "acc_x").
+	do := func(subject string, form ...string) answer {
+		return root.post(move, append(form, "member", address(subject))...)
+	}
+	do("dev", "q", "quay").Want(t, http.StatusUnprocessableEntity, "Choose the account")
+	do("dev", "q", "quay", "to", a.ID).Want(t, http.StatusUnprocessableEntity, "in that account")
+	do("dev", "q", "lake", "to", lake.ID).Want(t, http.StatusUnprocessableEntity, "already")
+	do("olga", "q", "quay", "to", empty.ID).Want(t, http.StatusUnprocessableEntity, "last owner")
+	do("dev", "q", "quay", "to", "acc_x").
 		Want(t, http.StatusUnprocessableEntity, "no longer exists")
-	do("subject", "dev", "q", "quay", "to", empty.ID, "role", "king").Want(t, http.StatusUnprocessableEntity)
-	root.Follow(do("subject", "dev", "q", "quay", "to", empty.ID, "role", "owner")).
+	do("dev", "q", "quay", "to", empty.ID, "role", "king").Want(t, http.StatusUnprocessableEntity)
+	root.Follow(do("dev", "q", "quay", "to", empty.ID, "role", "owner")).
 		Want(t, http.StatusOK, "They are now a member of this account", "Quay Guild", "dev", "owner")
-	root.Follow(do("subject", "dev", "q", "quay", "to", empty.ID)).Want(t, http.StatusOK, "already gone")
+	root.Follow(do("dev", "q", "quay", "to", empty.ID)).Want(t, http.StatusOK, "already gone")
 	now, err := r.accounts.Account(t.Context(), a.ID)
 	if _, still := now.Member("example", "dev"); err != nil || still {
 		t.Errorf("%+v, %v", now.Members, err)

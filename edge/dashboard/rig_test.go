@@ -328,6 +328,11 @@ func (r *rig) networks() []*network.Network {
 	return all
 }
 
+// address is how pages name a member by a subject of the network.
+func address(subject string) string {
+	return access.Identity{Network: "example", Subject: subject}.Address()
+}
+
 // account creates an account with a member of each role: olga, dev and vera.
 func (r *rig) account(name string) account.Account {
 	r.t.Helper()

@@ -146,7 +146,7 @@ func furnish(t *testing.T, r *rig) furnished {
 		"settings":      at("/dashboard/settings"),
 		"delete":        at("/dashboard/settings/delete"),
 		"account":       operating("/accounts/" + a.ID),
-		"move":          operating("/accounts/" + a.ID + "/move-member?network=example&subject=dev&q=lake"),
+		"move":          operating("/accounts/" + a.ID + "/move-member?q=lake&member=" + address("dev")),
 		"op-session":    operating("/sessions/" + string(rejected.ID)),
 		"face":          at("/dashboard/sign-in-page"),
 		"operator":      operating(""),

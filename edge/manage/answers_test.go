@@ -116,6 +116,7 @@ func (r *rig) give(token string, a account.Account, at string) {
 		{"PATCH", nobody + "/members?network=n&subject=3", `{"role":"viewer"}`},
 		{"DELETE", at + "/members?network=n&subject=1"}, {"DELETE", at + "/members?network=n&subject=2"},
 		{"DELETE", at + "/members?network=n&subject=3"}, {"DELETE", at + "/members"},
+		{"DELETE", at + "/members?member=mem_x"},
 		{"DELETE", nobody + "/members?network=n&subject=3"},
 		{"POST", nobody + "/invites", `{"role":"viewer"}`}, {"POST", at + "/invites", `{"role":"x"}`},
 		{"DELETE", at + "/invites/" + invite}, {"DELETE", at + "/invites/" + invite},

@@ -14,9 +14,9 @@
 //	DELETE /manage/accounts/{account}/keys/{key}           revoke it
 //	POST   /manage/accounts/{account}/keys/{key}/roll      put another in its place
 //	GET    /manage/accounts/{account}/members              list members and open invites
-//	PATCH  /manage/accounts/{account}/members?network=&subject=   change a member's role
-//	DELETE /manage/accounts/{account}/members?network=&subject=   take a member out
-//	POST   /manage/accounts/{account}/members/move?network=&subject=   move them to another account
+//	PATCH  /manage/accounts/{account}/members?member=      change a member's role
+//	DELETE /manage/accounts/{account}/members?member=      take a member out
+//	POST   /manage/accounts/{account}/members/move?member=   move them to another account
 //	GET    /manage/accounts/{account}/login-links          list login links
 //	GET    /manage/accounts/{account}/secrets              list signing secrets, without them
 //	POST   /manage/accounts/{account}/secrets              put another in the place of the current one

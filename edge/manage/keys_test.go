@@ -223,11 +223,12 @@ func TestMembersAreManaged(t *testing.T) {
 	if got := r.ask(token, "DELETE", ann, ``); got.code() != "state_conflict" {
 		t.Errorf("the last owner goes: %s", got)
 	}
-	bob := at + "/members?network=example&subject=2"
+	bob := at + "/members?member=" + access.Identity{Network: "example", Subject: "2"}.Address()
 	if got := r.ask(token, "PATCH", bob, `{"role":"owner"}`); strings.Count(string(got.body), `"owner"`) != 2 {
 		t.Errorf("a second owner: %s", got)
 	}
-	if got := r.ask(token, "DELETE", ann, ``); len(got.doc["members"].([]any)) != 1 {
+	if got := r.ask(token, "DELETE", ann, ``); len(got.doc["members"].([]any)) != 1 ||
+		!strings.HasSuffix(bob, got.doc["members"].([]any)[0].(map[string]any)["id"].(string)) {
 		t.Errorf("the first owner goes: %s", got)
 	}
 	made := r.ask(token, "POST", at+"/invites", `{"role":"developer","for":"Cy"}`)
@@ -254,6 +255,9 @@ func TestMembersAreManaged(t *testing.T) {
 		{"DELETE", at + "/members", ``, "invalid_request", "network: it is required"},
 		{"DELETE", at + "/members?network=example", ``, "invalid_request", "subject: it is required"},
 		{"DELETE", at + "/members?network=example&subject=9", ``, "member_not_found", "no such member"},
+		{"DELETE", at + "/members?member=mem_9", ``, "member_not_found", "no such member"},
+		{"DELETE", at + "/members?member=", ``, "invalid_request", "it is empty"},
+		{"DELETE", bob + "&subject=2", ``, "invalid_request", "subject: there is no such parameter"},
 		{"PATCH", bob, `{"role":"admin"}`, "invalid_value", "owner, developer or viewer"},
 		{"PATCH", bob, `{}`, "invalid_request", "role: the field is required"},
 		{"POST", at + "/invites", `{"role":"viewer","for":"a\nb"}`, "invalid_value", "for"},

@@ -31,6 +31,7 @@ func (h memberCalls) operations() []operation {
 
 // memberDoc is a member in an answer.
 type memberDoc struct {
+	ID      string `json:"id"`
 	Network string `json:"network"`
 	Subject string `json:"subject"`
 	Name    string `json:"name"`
@@ -71,7 +72,8 @@ func (h memberCalls) people(c call) func(account.Account, error) (answer, *probl
 		doc := peopleDoc{Members: []memberDoc{}, Invites: []inviteDoc{}}
 		for _, m := range a.Members {
 			doc.Members = append(doc.Members, memberDoc{
-				m.Network, m.Subject, m.Name, m.Email, string(m.Role), web.Timestamp(m.Since),
+				m.Identity().Address(), m.Network, m.Subject, m.Name, m.Email, string(m.Role),
+				web.Timestamp(m.Since),
 			})
 		}
 		for _, i := range h.Accounts.OpenInvites(c.ctx(), a) {
@@ -92,23 +94,26 @@ func (h memberCalls) listMembers(c call) (answer, *problem.Problem) {
 	return h.people(c)(h.Accounts.Account(c.ctx(), c.account()))
 }
 
-// member reads the identity of a member from the query: a subject may hold any character, so it is not in the
-// path.
+// member reads from the query who a member is: their id, which is returned as the subject, or their identity.
+// A subject may hold any character, so it is not in the path.
 func (c call) member() (network, subject string, p *problem.Problem) {
 	q, p := c.query()
 	if p != nil {
 		return "", "", p
 	}
+	if id := q.Single("member"); id != "" {
+		return "", id, q.Problem() // refuses network and subject, which could name somebody else
+	}
 	network, subject = q.Single("network"), q.Single("subject")
 	for _, name := range []string{"network", "subject"} {
 		if !q.Values.Has(name) {
-			q.Faultf(name, "it is required")
+			q.Faultf(name, "it is required, unless there is a member")
 		}
 	}
 	return network, subject, q.Problem()
 }
 
-// PATCH /manage/accounts/{account}/members?network=&subject= changes a member's role. A repeat is harmless.
+// PATCH /manage/accounts/{account}/members?member= changes a member's role. A repeat is harmless.
 func (h memberCalls) changeMember(c call) (answer, *problem.Problem) {
 	network, subject, p := c.member()
 	var m *request.Members
@@ -125,7 +130,7 @@ func (h memberCalls) changeMember(c call) (answer, *problem.Problem) {
 	return h.people(c)(h.Accounts.SetRole(c.ctx(), c.by, c.account(), network, subject, access.Role(role)))
 }
 
-// DELETE /manage/accounts/{account}/members?network=&subject= removes a member, with the invites that they
+// DELETE /manage/accounts/{account}/members?member= removes a member, with the invites that they
 // have made.
 func (h memberCalls) removeMember(c call) (answer, *problem.Problem) {
 	network, subject, p := c.member()
@@ -135,7 +140,7 @@ func (h memberCalls) removeMember(c call) (answer, *problem.Problem) {
 	return h.people(c)(h.Accounts.RemoveMember(c.ctx(), c.by, c.account(), network, subject))
 }
 
-// POST /manage/accounts/{account}/members/move?network=&subject= removes a member and adds them to another
+// POST /manage/accounts/{account}/members/move?member= removes a member and adds them to another
 // account, whose people are the answer. A repeat is refused.
 func (h memberCalls) moveMember(c call) (answer, *problem.Problem) {
 	network, subject, p := c.member()

@@ -45,6 +45,7 @@ type MemberManager interface {
 	Invite(ctx context.Context, account, base string, role access.Role, whom string) (link string,
 		i account.Invite, err error)
 	Withdraw(ctx context.Context, account, invite string) error
+	// SetRole, Remove and Move take a member's identity or their address (access.Addressed).
 	SetRole(ctx context.Context, account string, who access.Identity, role access.Role) error
 	Remove(ctx context.Context, account string, who access.Identity) error
 	// Move returns the member's role in the other account; empty: as before.

@@ -96,7 +96,7 @@ func (m remoteMembers) Move(ctx context.Context, from, to string, who access.Ide
 	access.Role, error) {
 	there, err := m.c.MoveMember(ctx, from, to, who.Network, who.Subject, string(role))
 	for _, p := range there.Members {
-		if p.Network == who.Network && p.Subject == who.Subject {
+		if (access.Identity{Network: p.Network, Subject: p.Subject}).Is(who) {
 			role = access.Role(p.Role)
 		}
 	}

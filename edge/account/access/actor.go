@@ -2,7 +2,10 @@ package access
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"strings"
+
+	"verifyd/sessions/base32"
 )
 
 // ActorKind distinguishes kinds of actors.
@@ -141,3 +144,23 @@ func (i Identity) String() string { return i.Network + ":" + i.Subject }
 
 // Person is the identity as what bounds are counted by. No id is equal to it.
 func (i Identity) Person() string { return "\x00" + i.Network + "\x00" + i.Subject }
+
+const (
+	// AddressPrefix begins the address of a member.
+	AddressPrefix = "mem_"
+	addressChars  = 20 // that follow
+)
+
+// Address is the identity as the address of a member in forms, URLs and commands: "mem_" and 20 characters of
+// base32. No browser, shell or terminal changes it, whatever the subject holds: older builds admitted
+// subjects with line ends.
+func (i Identity) Address() string {
+	sum := sha256.Sum256([]byte(i.Person()))
+	return AddressPrefix + base32.Lower.EncodeToString(sum[:])[:addressChars]
+}
+
+// Addressed returns the identity that stands for a member's address: it has no network. See Is.
+func Addressed(address string) Identity { return Identity{Subject: address} }
+
+// Is reports whether somebody who is named is this one: by the identity itself, or by its address (Addressed).
+func (i Identity) Is(named Identity) bool { return named == i || named == Addressed(i.Address()) }

@@ -41,7 +41,8 @@ func (s members) AddMember(ctx context.Context, by access.Actor, id string,
 }
 
 // SetRole changes a member's role. A member who may not invite any more has no open invites, either. A repeat
-// is harmless. Its errors are ErrNoMember, ErrLastOwner, ErrNoAccount, ErrNotAllowed and an *input.Error.
+// is harmless. Without a network the subject is a member's address, here and in RemoveMember and MoveMember.
+// Its errors are ErrNoMember, ErrLastOwner, ErrNoAccount, ErrNotAllowed and an *input.Error.
 func (s members) SetRole(ctx context.Context, by access.Actor, id, network, subject string,
 	role access.Role) (account.Account, error) {
 	if err := input.Role(role); err != nil {
@@ -49,7 +50,7 @@ func (s members) SetRole(ctx context.Context, by access.Actor, id, network, subj
 	}
 	return s.changeNow(ctx, by, id, access.ActionMembers, func(
 		a *account.Account, _ time.Time) (effect, error) {
-		i := a.MemberIndex(network, subject)
+		i := a.Find(access.Identity{Network: network, Subject: subject})
 		if i < 0 {
 			return effect{}, account.ErrNoMember
 		}
@@ -75,12 +76,12 @@ func (s members) SetRole(ctx context.Context, by access.Actor, id, network, subj
 // by themselves. Its errors are ErrNoMember, ErrLastOwner, ErrNoAccount and ErrNotAllowed.
 func (s members) RemoveMember(ctx context.Context, by access.Actor, id, network,
 	subject string) (account.Account, error) {
-	action := access.ActionMembers
-	if by.Kind == access.ActorMember && by.Network == network && by.Subject == subject {
+	action, who := access.ActionMembers, access.Identity{Network: network, Subject: subject}
+	if by.Kind == access.ActorMember && by.Maker().Is(who) {
 		action = access.ActionView
 	}
 	return s.changeNow(ctx, by, id, action, func(a *account.Account, _ time.Time) (effect, error) {
-		d, _, err := leave(a, access.Identity{Network: network, Subject: subject})
+		d, _, err := leave(a, who)
 		return d, err
 	})
 }
@@ -182,14 +183,14 @@ func (s members) message(ctx context.Context, by access.Actor, l *loaded, d effe
 
 // leave removes somebody from the members, with the invites that they have made.
 func leave(a *account.Account, who access.Identity) (effect, account.Member, error) {
-	i := a.MemberIndex(who.Network, who.Subject)
+	i := a.Find(who)
 	if i < 0 {
 		return effect{}, account.Member{}, account.ErrNoMember
 	}
 	m := a.Members[i]
 	a.Members = slices.Delete(a.Members, i, i+1)
-	d := effect{what: audit.MemberRemoved, on: who.String(), detail: m.Detail()}
-	d.detail["invites_withdrawn"] = some(dropInvites(a, who))
+	d := effect{what: audit.MemberRemoved, on: m.Identity().String(), detail: m.Detail()}
+	d.detail["invites_withdrawn"] = some(dropInvites(a, m.Identity()))
 	return d, m, a.StillOwned(m.Role)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
+	"verifyd/edge/account/audit"
 	"verifyd/edge/account/grant"
 	"verifyd/edge/account/input"
 	"verifyd/natsconf/natstest"
@@ -340,6 +341,60 @@ func TestNewIdentitiesHideNothing(t *testing.T) {
 			grant.ErrNoOperator) {
 			t.Errorf("revoking %q: %v", subject, err)
 		}
+	}
+}
+
+// A member whom an older build admitted may have a subject that no form, shell or terminal carries as it is:
+// they are named by their address. It names nobody else, and knowing it gives no right.
+func TestEveryMemberIsNamedByAnAddress(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	a, b := h.account(t, "a", ada, cleo), h.account(t, "b")
+	odd := account.Member{Network: "dev", Subject: "cleo\r\n\x00\u202ex", Role: access.RoleOwner}
+	h.rewrite(t, a, "members", func(all []any) []any {
+		all[1].(map[string]any)["subject"] = odd.Subject
+		return all
+	})
+	address := odd.Identity().Address()
+	elsewhere := access.Identity{Network: "other", Subject: odd.Subject}.Address()
+	for what, got := range map[string]error{
+		"another network's": err2(h.store.RemoveMember(t.Context(), operator, a.ID, "", elsewhere)),
+		"a part":            err2(h.store.RemoveMember(t.Context(), operator, a.ID, "", address[:23])),
+		"with a network":    err2(h.store.RemoveMember(t.Context(), operator, a.ID, "dev", address)),
+		"of nobody": err2(h.store.MoveMember(t.Context(), operator, a.ID, b.ID, access.Addressed(elsewhere),
+			"")),
+	} {
+		if !errors.Is(got, account.ErrNoMember) {
+			t.Errorf("%s: %v, want %v", what, got, account.ErrNoMember)
+		}
+	}
+	if _, err := h.store.SetRole(t.Context(), ada.Actor(), a.ID, "", address, access.RoleViewer); err != nil {
+		t.Fatal(err)
+	}
+	adas := ada.Identity().Address()
+	if err := err2(h.store.RemoveMember(t.Context(), odd.Actor(), a.ID, "", adas)); !errors.Is(err,
+		access.ErrNotAllowed) {
+		t.Errorf("a viewer removes an owner: %v", err)
+	}
+	now, err := h.store.RemoveMember(t.Context(), odd.Actor(), a.ID, "", address)
+	if err != nil || len(now.Members) != 1 {
+		t.Errorf("they leave: %+v, %v", now.Members, err)
+	}
+	records := h.all(t, a.ID, 100)
+	if r := records[len(records)-1]; r.What != audit.MemberRemoved || r.On != odd.Identity().String() {
+		t.Errorf("the log names %q in %s", r.On, r.What)
+	}
+	if _, err := h.store.AddMember(t.Context(), operator, a.ID, cleo); err != nil {
+		t.Fatal(err)
+	}
+	m, err := h.store.MoveMember(t.Context(), operator, a.ID, b.ID, access.Addressed(adas), "")
+	if !errors.Is(err, account.ErrLastOwner) {
+		t.Errorf("the last owner moves: %+v, %v", m, err)
+	}
+	who := access.Addressed(cleo.Identity().Address())
+	if m, err = h.store.MoveMember(t.Context(), operator, a.ID, b.ID, who, ""); err != nil ||
+		m.Identity() != cleo.Identity() {
+		t.Errorf("moved: %+v, %v", m, err)
 	}
 }
 

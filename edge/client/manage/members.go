@@ -7,8 +7,10 @@ import (
 	"time"
 )
 
-// Member is a person in an account. Network and Subject are who it is.
+// Member is a person in an account. Network and Subject are who it is. Calls about a member take both, or the
+// ID as the subject and an empty network.
 type Member struct {
+	ID      string    `json:"id"` // mem_ and more; empty: the service is of a build without
 	Network string    `json:"network"`
 	Subject string    `json:"subject"`
 	Name    string    `json:"name"`
@@ -35,9 +37,13 @@ type People struct {
 	Invites []Invite `json:"invites"`
 }
 
-func memberPath(account, network, subject string) string {
+// memberPath returns a path below an account's, with who the member is.
+func memberPath(account, below, network, subject string) string {
 	who := url.Values{"network": {network}, "subject": {subject}}
-	return accountPath(account) + "/members?" + who.Encode()
+	if network == "" {
+		who = url.Values{"member": {subject}}
+	}
+	return accountPath(account) + below + "?" + who.Encode()
 }
 
 // Members lists the members and the open invites of an account.
@@ -48,12 +54,13 @@ func (c *Client) Members(ctx context.Context, account string) (p People, err err
 // SetRole changes the role of a member. A repeat is harmless.
 func (c *Client) SetRole(ctx context.Context, account, network, subject, role string) (p People, err error) {
 	in := map[string]string{"role": role}
-	return p, c.service.Call(ctx, http.MethodPatch, memberPath(account, network, subject), in, &p)
+	return p, c.service.Call(ctx, http.MethodPatch, memberPath(account, "/members", network, subject), in, &p)
 }
 
 // RemoveMember takes a member out, with the invites that they have made.
 func (c *Client) RemoveMember(ctx context.Context, account, network, subject string) (p People, err error) {
-	return p, c.service.Call(ctx, http.MethodDelete, memberPath(account, network, subject), nil, &p)
+	return p, c.service.Call(ctx, http.MethodDelete, memberPath(account, "/members", network, subject), nil,
+		&p)
 }
 
 // MoveMember takes a member out of one account and makes them one of another, whose people it returns. An
@@ -64,8 +71,7 @@ func (c *Client) MoveMember(ctx context.Context, from, to, network, subject, rol
 	if role != "" {
 		in["role"] = role
 	}
-	who := url.Values{"network": {network}, "subject": {subject}}
-	return p, c.service.Call(ctx, http.MethodPost, accountPath(from)+"/members/move?"+who.Encode(), in, &p)
+	return p, c.service.Call(ctx, http.MethodPost, memberPath(from, "/members/move", network, subject), in, &p)
 }
 
 // LoginLink describes a login link into an account that was or can be used, without the link itself. They are

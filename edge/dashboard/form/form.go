@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"verifyd/edge/account/access"
 	"verifyd/edge/account/input"
 	"verifyd/edge/page"
 )
@@ -43,6 +44,15 @@ func (f *Form) Take(err error) bool {
 		f.Wrong(input.Field, input.Detail)
 	}
 	return ok
+}
+
+// Member returns whom an address or a form names: by a member's address, or by the identity, as pages that an
+// older build has drawn do. A browser may have changed the identity: it sends another line end.
+func Member(values url.Values) access.Identity {
+	if address := page.Single(values, "member"); address != "" {
+		return access.Addressed(address)
+	}
+	return access.Identity{Network: page.Single(values, "network"), Subject: page.Single(values, "subject")}
 }
 
 // OK reports whether nothing is wrong.

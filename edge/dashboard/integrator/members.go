@@ -140,8 +140,8 @@ func (h memberPages) setRole(w http.ResponseWriter, r *http.Request, v site.Visi
 		h.DrawProblem(w, &v, site.ProblemMalformed)
 		return
 	}
-	_, err = h.Accounts.SetRole(ctx, v.Actor(), v.Account.ID, page.Single(r.PostForm, "network"),
-		page.Single(r.PostForm, "subject"), role)
+	who := form.Member(r.PostForm)
+	_, err = h.Accounts.SetRole(ctx, v.Actor(), v.Account.ID, who.Network, who.Subject, role)
 	h.memberChanged(w, r, v, err, flashRoleChanged)
 }
 
@@ -160,29 +160,30 @@ func (h memberPages) memberChanged(w http.ResponseWriter, r *http.Request, v sit
 	}
 }
 
-// showRemove answers GET /dashboard/members/remove?network=…&subject=…: the question. Owners may remove any
+// showRemove answers GET /dashboard/members/remove?member=…: the question. Owners may remove any
 // member, all others only themselves.
 func (h memberPages) showRemove(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	q := r.URL.Query()
-	m, ok := v.Account.Member(page.Single(q, "network"), page.Single(q, "subject"))
-	if !v.May(access.ActionMembers) && (!ok || !h.memberRow(v, m).You) {
+	var row memberRow
+	if i := v.Account.Find(form.Member(r.URL.Query())); i >= 0 {
+		row = h.memberRow(v, v.Account.Members[i])
+	}
+	switch {
+	case !v.May(access.ActionMembers) && !row.You:
 		h.DrawProblem(w, &v, site.ProblemForbidden)
-		return
-	}
-	if !ok {
+	case row.Network == "":
 		h.DrawProblem(w, &v, site.ProblemNotFound)
-		return
+	default:
+		h.Draw(w, site.View{
+			Page: "remove", Title: "Remove a member", Nav: "members", Visit: &v, Data: row,
+		})
 	}
-	h.Draw(w, site.View{
-		Page: "remove", Title: "Remove a member", Nav: "members", Visit: &v, Data: h.memberRow(v, m),
-	})
 }
 
 // removeMember answers POST /dashboard/members/remove.
 func (h memberPages) removeMember(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	ctx, cancel := h.Within(r)
 	defer cancel()
-	_, err := h.Accounts.RemoveMember(ctx, v.Actor(), v.Account.ID, page.Single(r.PostForm, "network"),
-		page.Single(r.PostForm, "subject"))
+	who := form.Member(r.PostForm)
+	_, err := h.Accounts.RemoveMember(ctx, v.Actor(), v.Account.ID, who.Network, who.Subject)
 	h.memberChanged(w, r, v, err, flashMemberRemoved)
 }

@@ -30,16 +30,13 @@ type moveData struct {
 // Was reports whether a role is the one that they have now.
 func (d moveData) Was(r access.Role) bool { return d.Member.Role == r }
 
-// showMove answers GET /dashboard/operator/accounts/{account}/move-member?network=…&subject=…: the search for
-// the other account, and the choice of one. Names can look alike, so each is shown with its id.
+// showMove answers GET /dashboard/operator/accounts/{account}/move-member?member=…: the search for the other
+// account, and the choice of one. Names can look alike, so each is shown with its id.
 func (h accountPages) showMove(w http.ResponseWriter, r *http.Request, v site.Visit) {
 	ctx, cancel := h.Within(r)
 	defer cancel()
 	q := r.URL.Query()
-	h.drawMove(ctx, w, r, v, moveQuery{
-		who:  access.Identity{Network: page.Single(q, "network"), Subject: page.Single(q, "subject")},
-		text: strings.TrimSpace(page.Single(q, "q")),
-	}, nil)
+	h.drawMove(ctx, w, r, v, moveQuery{form.Member(q), strings.TrimSpace(page.Single(q, "q"))}, nil)
 }
 
 // moveQuery is the member to be moved, and the search for the other account.
@@ -54,12 +51,12 @@ func (h accountPages) drawMove(ctx context.Context, w http.ResponseWriter, r *ht
 	if !ok {
 		return
 	}
-	m, ok := a.Member(q.who.Network, q.who.Subject)
-	if !ok || !a.DeletedAt.IsZero() {
+	i := a.Find(q.who)
+	if i < 0 || !a.DeletedAt.IsZero() {
 		h.Done(w, site.FlashGone, paths.Of(paths.OperatorAccount, a.ID))
 		return
 	}
-	d := moveData{From: a, Member: m, Text: q.text, Roles: access.Roles()}
+	d := moveData{From: a, Member: a.Members[i], Text: q.text, Roles: access.Roles()}
 	if q.text != "" {
 		d.Found, d.More = h.Directory.Accounts(q.text, "", moveChoices)
 		d.Found = slices.DeleteFunc(d.Found, func(o account.Account) bool { return o.ID == a.ID })
@@ -78,9 +75,7 @@ func (h accountPages) moveMember(w http.ResponseWriter, r *http.Request, v site.
 	ctx, cancel := h.Within(r)
 	defer cancel()
 	f, from := form.New(r), r.PathValue("account")
-	q := moveQuery{
-		who: access.Identity{Network: f.Text("network"), Subject: f.Text("subject")}, text: f.Text("q"),
-	}
+	q := moveQuery{form.Member(f.Values), f.Text("q")}
 	to := f.Text("to")
 	if to == "" {
 		f.Wrong("to", "Choose the account that they move to.")

@@ -111,7 +111,7 @@ func (a accountVerifiedCmd) Run(ctx context.Context, c command.Console) error {
 
 type accountMoveMemberCmd struct {
 	command.Managed `embed:""`
-	identityArg     `embed:""`
+	memberArg       `embed:""`
 
 	From string `required:"" placeholder:"NAME" help:"The account that they are in."`
 	To   string `required:"" placeholder:"NAME" help:"The account that they move to."`
@@ -131,7 +131,7 @@ func (a accountMoveMemberCmd) Run(ctx context.Context, c command.Console) error 
 		}
 		role, err := m.Move(ctx, from.ID, to.ID, who, access.Role(a.Role))
 		return fmt.Sprintf("%s is no longer a member of %s, and is now %s of %s.",
-			timeline.Legible(who.String()), from.Name, role, to.Name), err
+			timeline.Legible(a.Identity), from.Name, role, to.Name), err
 	})
 }
 

@@ -44,9 +44,10 @@ func (l memberListCmd) Run(ctx context.Context, c command.Console) error {
 }
 
 func memberTable(all []account.Member) *table.Table {
-	t := table.New("members", "MEMBER:name", "ROLE", "IDENTITY", "E-MAIL:email", "SINCE")
+	t := table.New("members", "MEMBER:name", "ID", "ROLE", "IDENTITY", "E-MAIL:email", "SINCE")
 	for _, m := range all {
-		t.Add(m.Name, m.Role, timeline.Legible(m.Network+":"+m.Subject), m.Email, m.Since)
+		who := m.Identity()
+		t.Add(m.Name, who.Address(), m.Role, timeline.Legible(who.String()), m.Email, m.Since)
 	}
 	return t
 }
@@ -112,8 +113,8 @@ func (w memberWithdrawCmd) Run(ctx context.Context, c command.Console) error {
 }
 
 type memberRoleCmd struct {
-	ofAccount   `embed:""`
-	identityArg `embed:""`
+	ofAccount `embed:""`
+	memberArg `embed:""`
 
 	Role string `name:"to" required:"" placeholder:"ROLE" help:"Their new role: owner, developer or viewer."`
 }
@@ -131,8 +132,8 @@ func (r memberRoleCmd) Run(ctx context.Context, c command.Console) error {
 }
 
 type memberRemoveCmd struct {
-	ofAccount   `embed:""`
-	identityArg `embed:""`
+	ofAccount `embed:""`
+	memberArg `embed:""`
 }
 
 // Run removes the member.

@@ -71,6 +71,18 @@ type identityArg struct {
 	Identity string `arg:"" help:"Who, as NETWORK:SUBJECT, for example example:12345; the members page of an account shows both."`
 }
 
+// memberArg names a member of an account.
+type memberArg struct {
+	Identity string `arg:"" help:"Who: the member's id (verifyd member list shows it), or NETWORK:SUBJECT, for example example:12345."`
+}
+
+func (a memberArg) parts() (access.Identity, error) {
+	if strings.HasPrefix(a.Identity, access.AddressPrefix) && !strings.Contains(a.Identity, ":") {
+		return access.Addressed(a.Identity), nil
+	}
+	return identityArg(a).parts()
+}
+
 func (a identityArg) parts() (who access.Identity, err error) {
 	network, subject, ok := strings.Cut(a.Identity, ":")
 	if !ok || network == "" || subject == "" {
