@@ -7,6 +7,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -142,6 +143,17 @@ func TestLooks(t *testing.T) {
 		"That file is too large", "It may have 2112 KiB at most")
 	b.post("/dashboard/settings/name", "account", a.ID, "name", strings.Repeat("n", 20<<10)).
 		Want(t, http.StatusRequestEntityTooLarge, "That form is too large", "It may have 16 KiB at most")
+	for what, text := range map[string][]string{
+		"a field": {"accent", strings.Repeat("#", 20<<10)}, "a name": {strings.Repeat("n", 20<<10), ""},
+		"fields": slices.Repeat([]string{"accent", strings.Repeat("#", 1<<10)}, 20),
+	} {
+		t.Log(what)
+		save(file.Bytes(), append(text, "button", "#ffd500", "button_own", "yes")...).
+			Want(t, http.StatusRequestEntityTooLarge, "That text is too large", "It may have 16 KiB at most")
+	}
+	if button, _, _, logo := stands(); button != "" || logo != 0 {
+		t.Errorf("a form with too much text is saved: %s %d", button, logo)
+	}
 	page := b.Follow(save(file.Bytes(), "button", "#ffd500", "button_own", "yes", "accent", "#7A4100",
 		"accent_own",
 		"yes", "accent_dark", "#ffd500", "accent_dark_own", "yes"))

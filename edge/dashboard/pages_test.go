@@ -364,8 +364,8 @@ func TestViewersMayLeave(t *testing.T) {
 	}
 }
 
-// Pages name a member by their address: what a browser sends of a hidden field with a line end is another text.
-// So members whom an older build has admitted can be changed and removed, too.
+// Pages name a member by their address: what a browser sends of a hidden field with a line end is another
+// text. So members whom an older build has admitted can be changed and removed, too.
 func TestMembersWithALineEndAreManaged(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})

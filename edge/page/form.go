@@ -49,6 +49,16 @@ func ReadUpload(w http.ResponseWriter, r *http.Request, maxBytes int64) (status 
 	return 0
 }
 
+// FieldBytes returns how large the fields of a form with files are together, without the files.
+func FieldBytes(r *http.Request) (n int64) {
+	for name, values := range r.PostForm {
+		for _, v := range values {
+			n += int64(len(name) + len(v))
+		}
+	}
+	return n
+}
+
 // File returns the file that was chosen for a field of a form with files; nil: none, or more than one.
 func File(r *http.Request, name string) *multipart.FileHeader {
 	if r.MultipartForm == nil || len(r.MultipartForm.File[name]) != 1 ||

@@ -162,5 +162,5 @@ func (i Identity) Address() string {
 // Addressed returns the identity that stands for a member's address: it has no network. See Is.
 func Addressed(address string) Identity { return Identity{Subject: address} }
 
-// Is reports whether somebody who is named is this one: by the identity itself, or by its address (Addressed).
+// Is reports whether somebody who is named is this one, by the identity itself or by its address (Addressed).
 func (i Identity) Is(named Identity) bool { return named == i || named == Addressed(i.Address()) }

@@ -71,7 +71,8 @@ func (c *Client) MoveMember(ctx context.Context, from, to, network, subject, rol
 	if role != "" {
 		in["role"] = role
 	}
-	return p, c.service.Call(ctx, http.MethodPost, memberPath(from, "/members/move", network, subject), in, &p)
+	path := memberPath(from, "/members/move", network, subject)
+	return p, c.service.Call(ctx, http.MethodPost, path, in, &p)
 }
 
 // LoginLink describes a login link into an account that was or can be used, without the link itself. They are

@@ -246,8 +246,8 @@ func (s *Site) Submit(action access.Action, next Page) http.Handler {
 // owner of accounts and a person send one at a time.
 const maxUploads = 8
 
-// Upload is Mutate for a form with files of at most so many bytes. It is read once the sender is known to be
-// allowed.
+// Upload is Mutate for a form with files, of at most so many bytes with its fields, which have as many as
+// other forms. It is read once the sender is known to be allowed.
 func (s *Site) Upload(action access.Action, maxBytes int64, next Page) http.Handler {
 	return s.own(s.Read(action, func(w http.ResponseWriter, r *http.Request, v Visit) {
 		release, err := s.uploads.Acquire(v.shares(1)...)
@@ -257,13 +257,15 @@ func (s *Site) Upload(action access.Action, maxBytes int64, next Page) http.Hand
 			return
 		}
 		defer release()
-		switch status := page.ReadUpload(w, r, maxBytes); status {
-		case 0:
-		case http.StatusRequestEntityTooLarge:
+		switch status := page.ReadUpload(w, r, maxBytes); {
+		case status == http.StatusRequestEntityTooLarge:
 			s.DrawProblem(w, &v, tooLarge("file", maxBytes))
 			return
-		default:
+		case status != 0:
 			s.DrawProblem(w, &v, ProblemMalformed.With(status))
+			return
+		case page.FieldBytes(r) > maxFormBytes:
+			s.DrawProblem(w, &v, tooLarge("text", maxFormBytes))
 			return
 		}
 		if page.Single(r.PostForm, "account") != v.Account.ID {

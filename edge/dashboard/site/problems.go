@@ -83,12 +83,11 @@ var (
 	}
 )
 
-// tooLarge is the problem of a form or a file of more bytes than it may have.
+// tooLarge is the problem of a form, its file or the text beside that, of more bytes than it may have.
 func tooLarge(what string, most int64) Problem {
 	return Problem{
 		Status: http.StatusRequestEntityTooLarge, Heading: "That " + what + " is too large",
-		Lead: fmt.Sprintf("It may have %d KiB at most. It was not read to its end, so nothing was changed.",
-			most>>10),
+		Lead: fmt.Sprintf("It may have %d KiB at most, so nothing was changed.", most>>10),
 		Next: "Go back, make it smaller, and try again.",
 	}
 }
