@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"verifyd/edge/account"
@@ -36,7 +35,7 @@ type api struct {
 type guard struct {
 	Config
 
-	unseen atomic.Int32 // requests whose key is not known, and may be in a moment
+	unseen *limit.Places // requests whose key is not known, and may be in a moment
 }
 
 // authorize finds out whose request it is (contract §5; RFC 6750 §2.1). An address that has failed too often
@@ -95,17 +94,19 @@ const (
 	// the whole: new keys are seen five times a second.
 	unseenPause = 10 * time.Millisecond
 	unseenFor   = 2 * time.Second
-	// maxUnseen bounds the requests that wait so. What exceeds it is refused at once.
+	// maxUnseen bounds the requests that wait so, a quarter of them of one address. What exceeds it is
+	// refused at once.
 	maxUnseen = 256
 )
 
 // lookupNew looks up a key that is not known once everything is known that was stored before the request. It
 // may have been made a moment ago. A made-up key costs the time, and no request to the store.
 func (g *guard) lookupNew(ctx context.Context, secret string) (account.Principal, error) {
-	defer g.unseen.Add(-1)
-	if g.unseen.Add(1) > maxUnseen {
+	release, err := g.unseen.Acquire(ownerShare(ctx, maxUnseen))
+	if err != nil {
 		return account.Principal{}, account.ErrUnknownKey
 	}
+	defer release()
 	began := time.Now()
 	for !g.Keys.SeenSince(began) && time.Since(began) < unseenFor {
 		select {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,7 +14,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
 	"verifyd/edge/account"
+	"verifyd/edge/limit"
 	"verifyd/edge/problem"
 	"verifyd/edge/web"
 )
@@ -93,12 +99,12 @@ func (u *unseen) SeenSince(time.Time) bool {
 }
 
 // A key that is not known waits for new ones, within a bound: beyond so many it is refused at once, and when
-// its client leaves.
+// its client leaves. One address that sends such keys leaves places to others.
 func TestUnknownKeysWaitWithinABound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		keys := &unseen{endings: endings{"k": account.ErrUnknownKey}}
-		g := &guard{Config: Config{Keys: keys}}
+		g := &guard{Config: Config{Keys: keys}, unseen: limit.NewPlaces(maxUnseen)}
 		began := time.Now()
 		if _, err := g.lookupNew(t.Context(), "k"); !errors.Is(err, account.ErrUnknownKey) ||
 			time.Since(began) != unseenFor {
@@ -109,11 +115,36 @@ func TestUnknownKeysWaitWithinABound(t *testing.T) {
 		if _, err := g.lookupNew(left, "k"); !errors.Is(err, account.ErrUnknownKey) {
 			t.Errorf("its client has left: %v", err)
 		}
-		g.unseen.Store(maxUnseen)
-		keys.asked.Store(0)
-		if _, err := g.lookupNew(t.Context(), "k"); !errors.Is(err, account.ErrUnknownKey) ||
-			keys.asked.Load() != 0 || g.unseen.Load() != maxUnseen {
-			t.Errorf("one more: %v; it waited, %d wait", err, g.unseen.Load())
+		look, err := web.New(web.Config{
+			Metrics: prometheus.NewRegistry(), Log: zerolog.Nop(), Routes: []web.Route{{
+				Method: http.MethodPost, Path: pathInit, Name: nameInit, Handler: http.HandlerFunc(
+					func(_ http.ResponseWriter, r *http.Request) { _, _ = g.lookupNew(r.Context(), "k") }),
+			}},
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
+		var waiting sync.WaitGroup
+		defer waiting.Wait()
+		expectWait := func(address string, want bool) {
+			t.Helper()
+			keys.asked.Store(0)
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, pathInit, nil)
+			r.RemoteAddr = address
+			waiting.Go(func() { look.ServeHTTP(httptest.NewRecorder(), r) })
+			synctest.Wait()
+			if waits := keys.asked.Load() > 0; waits != want {
+				t.Fatalf("%s waits: %t", address, waits)
+			}
+		}
+		const share = maxUnseen / 4
+		for i := range maxUnseen {
+			expectWait("192.0.2.1:443", i < share)
+			expectWait(fmt.Sprintf("[2001:db8:1:%x::1]:443", i), i < share) // an IPv6 site
+		}
+		for i := range maxUnseen - 2*share {
+			expectWait(fmt.Sprintf("198.51.100.%d:443", i), true)
+		}
+		expectWait("203.0.113.1:443", false)
 	})
 }

@@ -48,7 +48,7 @@ func New(c Config) (http.Handler, error) {
 		return nil, err
 	}
 	a := &api{
-		guard: guard{Config: c}, base: base, docs: docs,
+		guard: guard{Config: c, unseen: limit.NewPlaces(maxUnseen)}, base: base, docs: docs,
 		waiting: limit.NewPlaces(c.MaxWaiting), listing: limit.NewPlaces(c.MaxListing),
 		listening: limit.NewPlaces(maxListeners), exports: export.NewAnswers(),
 	}
