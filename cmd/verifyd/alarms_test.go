@@ -279,6 +279,41 @@ func TestAlarmAboutAnUnavailableNetwork(t *testing.T) {
 	r.expect(t, alarm.NetworkUnavailable, alarm.Resolved, "harbor")
 }
 
+// If it cannot be read whose the identities of a network are, an edge starts without that network; operators
+// learn which it is, and users sign in with the others.
+func TestStartWithoutANetworkOfUnknownIdentities(t *testing.T) {
+	t.Parallel()
+	before := boot(t)
+	natstest.Publish(t, before.Store.Conn,
+		topology.BucketSubject(topology.BucketIdentities, "network.harbor"), []byte(`{"v":1,"network":"har`))
+	before.stop()
+	r := alarming(t, func(c *config.Config) {
+		c.Store = before.Config.Store
+		c.Networks = append(c.Networks, netsettings.Settings{
+			ID: "harbor", Name: "Harbor Network", Kind: netsettings.KindOIDC, Issuer: "http://127.0.0.1:1",
+			ClientID: "c", ClientSecret: "s",
+		})
+	})
+	if status, reason := r.awaitCheck(t, "network harbor", false); status != http.StatusOK ||
+		!strings.Contains(reason, "cannot be read") {
+		t.Errorf("readyz: %d %q", status, reason)
+	}
+	if log := r.log.String(); !strings.Contains(log, `"network":"harbor"`) {
+		t.Error("the log does not name it")
+	}
+	r.quiet(t)
+	r.pass(service.NetworkGrace)
+	r.expect(t, alarm.NetworkUnavailable, alarm.Raised, "harbor")
+	r.offset.Store(0)
+	s, b := r.begin(t), demo.NewBrowser()
+	question := must[*demo.Page](t)(b.Open(t.Context(), s.VerifyURL))
+	if strings.Contains(question.Text, "Harbor Network") {
+		t.Errorf("the network is offered: %q", question.Text)
+	}
+	must[*demo.Page](t)(b.Press(t.Context(), question, "decline"))
+	r.api().until(t, s.Session, "delivered")
+}
+
 // maxSoon bounds the wait for what arrives by a message, or after a pause of seconds.
 const maxSoon = natstest.TestTimeout
 

@@ -2,6 +2,7 @@ package check
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -76,6 +77,12 @@ func checkIdentitiesOf(ctx context.Context, s *Survey, conn *natsconf.Conn, n ne
 	people map[string]accountstore.People) error {
 	id, issuer := n.NetworkID(), n.IdentityIssuer()
 	theirs, first, err := namespace.LookUp(ctx, conn, id, issuer)
+	if errors.Is(err, namespace.ErrUnreadable) {
+		s.Warn("identities", "run the newer verifyd, if one has written it; otherwise restore a backup, or "+
+			"give the network another id, under which its members are new ones",
+			"edges start without the network %s, since whose its identities are is not known: %s", id, err)
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -61,6 +61,11 @@ func TestCheckReportsIdentityOwners(t *testing.T) {
 		"identities", LevelWarning, theirs.Name)
 	c.Networks[0].IdentitiesOf = "https://id.harbor.example"
 	says(LevelOK, "https://id.harbor.example: 1 memberships and 1 operators")
+	entry := topology.BucketSubject(topology.BucketIdentities, "network.example")
+	for _, unreadable := range []string{`{"v":1,"network":"exa`, `{"v":99}`} {
+		natstest.Publish(t, conn, entry, []byte(unreadable))
+		says(LevelWarning, "edges start without the network example")
+	}
 }
 
 // A network that accepts any identity next to one that requires the session's own user is reported.

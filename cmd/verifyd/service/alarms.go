@@ -149,24 +149,24 @@ func watchStreams(p *Program) func(context.Context) []alarm.Condition {
 	}
 }
 
-// watchNetworks reports identity networks that are away for a while.
+// watchNetworks reports identity networks that cannot be used for a while.
 func watchNetworks(p *Program) func(context.Context) []alarm.Condition {
 	since := map[string]time.Time{}
 	return func(context.Context) []alarm.Condition {
 		var all []alarm.Condition
-		for _, n := range p.nets.signIn() {
-			err := n.Available()
+		for id, available := range p.nets.states() {
+			err := available()
 			if err == nil {
-				delete(since, n.ID())
+				delete(since, id)
 				continue
 			}
-			if since[n.ID()].IsZero() {
-				since[n.ID()] = p.Clock()
+			if since[id].IsZero() {
+				since[id] = p.Clock()
 			}
-			if p.Clock().Sub(since[n.ID()]) >= NetworkGrace {
+			if p.Clock().Sub(since[id]) >= NetworkGrace {
 				all = append(all, alarm.Condition{
-					Type: alarm.NetworkUnavailable, About: n.ID(), Detail: err.Error(),
-					Data: map[string]any{"network": n.ID()},
+					Type: alarm.NetworkUnavailable, About: id, Detail: err.Error(),
+					Data: map[string]any{"network": id},
 				})
 			}
 		}

@@ -84,6 +84,9 @@ func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(networks.live) == 0 && len(networks.missing) > 0 { // nobody could sign in
+		return nil, networks.missing[0].err
+	}
 	p.nets = networks
 	p.add("networks", networks.keeper(p.Config.Log))
 	attempts, err := limit.NewAttempts(p.Config.SignIns, p.Registry)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/rs/zerolog"
@@ -26,6 +27,41 @@ type networks struct {
 	live  []*network.Network // for live sessions
 	test  *network.Network   // for test sessions; nil: there are none
 	logIn []*network.Network // into the dashboard, with a redirect URI of their own
+	// missing are those without which this edge has started, since whose their identities are cannot be read
+	missing []missingNetwork
+}
+
+type missingNetwork struct {
+	id  string
+	err error
+}
+
+// lacks notes a network whose namespace could not be bound, if the others can do without it, and reports
+// whether they can.
+func (ns *networks) lacks(id string, err error, log zerolog.Logger) bool {
+	if !errors.Is(err, namespace.ErrUnreadable) {
+		return false
+	}
+	log.Error().Err(err).Str("network", id).
+		Msg("this edge starts without an identity network: whose its identities are cannot be read")
+	ns.missing = append(ns.missing, missingNetwork{id, err})
+	return true
+}
+
+// states yields the networks that users sign in with, by their ids, with why each cannot be used now.
+func (ns networks) states() iter.Seq2[string, func() error] {
+	return func(yield func(string, func() error) bool) {
+		for _, n := range ns.signIn() {
+			if !yield(n.ID(), n.Available) {
+				return
+			}
+		}
+		for _, m := range ns.missing {
+			if !yield(m.id, func() error { return m.err }) {
+				return
+			}
+		}
+	}
 }
 
 // signIn returns the networks that complete sessions, each once.
@@ -38,9 +74,9 @@ func (ns networks) signIn() []*network.Network {
 
 // ids are those of the networks that users sign in with.
 func (ns networks) ids() (ids []string) {
-	for _, n := range ns.signIn() {
-		if !slices.Contains(ids, n.ID()) {
-			ids = append(ids, n.ID())
+	for id := range ns.states() {
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
 		}
 	}
 	return ids
@@ -76,10 +112,9 @@ func (ns networks) keeper(log zerolog.Logger) *supervise.Actor {
 // checks report to operators which networks do not answer.
 func (ns networks) checks() []web.Check {
 	var checks []web.Check
-	for _, n := range ns.signIn() {
+	for id, available := range ns.states() {
 		checks = append(checks, web.Check{
-			Name:  "network " + n.ID(),
-			Check: func() (string, error) { return "", n.Available() }, Advisory: true,
+			Name: "network " + id, Check: func() (string, error) { return "", available() }, Advisory: true,
 		})
 	}
 	return checks
@@ -91,6 +126,9 @@ func openNetworks(ctx context.Context, p *Program) (networks, error) {
 	var all networks
 	for _, s := range p.Config.Networks {
 		namespace, err := bindNamespace(ctx, p, s)
+		if all.lacks(s.NetworkID(), err, p.Config.Log) {
+			continue
+		}
 		if err != nil {
 			return networks{}, err
 		}
@@ -136,6 +174,9 @@ func newNetwork(p *Program, s netsettings.Settings, namespace, returnPath string
 // addDevNetwork adds the dev network where it is wanted.
 func addDevNetwork(ctx context.Context, p *Program, all *networks, dev *devnetwork.Provider) error {
 	namespace, err := bindNamespace(ctx, p, dev.Settings())
+	if all.lacks(dev.Settings().NetworkID(), err, p.Config.Log) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -180,7 +221,7 @@ func bindNamespace(ctx context.Context, p *Program, s netsettings.Settings) (str
 			return nil
 		}
 		return err
-	}, func(err error) bool { return errors.Is(err, natsconf.ErrNewer) }, store.Waits(p.Config.Log))
+	}, func(err error) bool { return errors.Is(err, namespace.ErrUnreadable) }, store.Waits(p.Config.Log))
 	if err != nil {
 		return "", fmt.Errorf("network %q: %w", id, err)
 	}

@@ -34,6 +34,10 @@ type Namespace struct {
 	Since   time.Time // when it was first used
 }
 
+// ErrUnreadable is returned if the record of a network's id is damaged, or a newer build has written it: then
+// whose its identities are is not known.
+var ErrUnreadable = errors.New("its record cannot be read")
+
 // entryPrefix is before the id, and the tag if there is one, in the bucket topology.BucketIdentities. Entries
 // of holds have no dot.
 const entryPrefix = "network."
@@ -67,7 +71,7 @@ func (n Namespace) subject() string {
 
 // LookUp returns the namespace of a provider under a network's id, as Bind would, and changes nothing. first
 // is the namespace of the id's first provider; its Issuer is empty if the id was never used. Its errors are
-// natsconf's.
+// ErrUnreadable and natsconf's.
 func LookUp(ctx context.Context, c *natsconf.Conn, id, issuer string) (theirs, first Namespace,
 	err error) {
 	first, err = read(ctx, c, Namespace{Name: id})
@@ -91,15 +95,15 @@ func read(ctx context.Context, c *natsconf.Conn, n Namespace) (Namespace, error)
 func decode(name string, data []byte) (Namespace, error) {
 	var r stored
 	if err := natsconf.DecodeRecord(data, &r, &r.Version, version); err != nil {
-		return Namespace{}, fmt.Errorf("the provider of %s: %w", name, err)
+		return Namespace{}, fmt.Errorf("the provider of %s: %w: %w", name, ErrUnreadable, err)
 	}
 	return Namespace{Name: name, Network: r.Network, Issuer: r.Issuer, Since: r.Since}, nil
 }
 
 // Bind is LookUp, but stores the result: the first provider that an id is used with stays its first. If two
 // processes bind at once, one is first, and both get the same answer. A repeat is harmless. Its errors are
-// those of once.Store, without ErrTaken. If the store did not take it, theirs is what LookUp found; it is
-// empty if another process may have stored another.
+// ErrUnreadable and those of once.Store, without ErrTaken. If the store did not take it, theirs is what
+// LookUp found; it is empty if another process may have stored another.
 func Bind(ctx context.Context, c *natsconf.Conn, id, issuer string, now time.Time) (theirs,
 	first Namespace, err error) {
 	for {

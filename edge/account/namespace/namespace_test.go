@@ -120,15 +120,18 @@ func TestNamespacesAreBoundOnce(t *testing.T) {
 	}
 }
 
-// A newer build's record of an id is not misread.
+// A newer build's record of an id is not misread, and neither is a damaged one.
 func TestNewerNamespacesAreNotMisread(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	data, _ := json.Marshal(map[string]any{"v": 2, "network": "example", "issuer": []string{harbor}})
-	natstest.Publish(t, h.conn,
-		topology.BucketSubject(topology.BucketIdentities, "network.example"), data)
-	if theirs, _, err := namespace.Bind(t.Context(), h.conn, "example", harbor,
-		time.Now()); !errors.Is(err, natsconf.ErrNewer) || theirs.Name != "" {
-		t.Errorf("%+v, %v", theirs, err)
+	for _, stored := range [][]byte{data, data[:len(data)-1], []byte(`{"network":"example"}`)} {
+		natstest.Publish(t, h.conn,
+			topology.BucketSubject(topology.BucketIdentities, "network.example"), stored)
+		theirs, _, err := namespace.Bind(t.Context(), h.conn, "example", harbor, time.Now())
+		if newer := &stored[0] == &data[0] && len(stored) == len(data); theirs.Name != "" ||
+			!errors.Is(err, namespace.ErrUnreadable) || errors.Is(err, natsconf.ErrNewer) != newer {
+			t.Errorf("%s: %+v, %v", stored, theirs, err)
+		}
 	}
 }
