@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -158,6 +159,24 @@ func TestLoginRenewsItsToken(t *testing.T) {
 	req := r.browser().Request(http.MethodGet, "/dashboard/keys", "")
 	req.AddCookie(old)
 	r.browser().Do(req).Want(t, http.StatusSeeOther)
+}
+
+// A stranger's made-up cookies cost two looks into the store. One beside the true cookie, as a neighbouring
+// host may have set it, harms nobody.
+func TestFewLoginCookiesAreLookedUp(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	r.account("Harbor Guild")
+	in := loginCookie(t, r.browser().login("olga"))
+	for beside, status := range map[int]int{1: http.StatusOK, 2: http.StatusSeeOther} {
+		b := r.browser()
+		req := b.Request(http.MethodGet, "/dashboard/keys", "")
+		for i := range beside {
+			req.AddCookie(&http.Cookie{Name: in.Name, Value: strings.Repeat(strconv.Itoa(i), len(in.Value))})
+		}
+		req.AddCookie(in)
+		b.Do(req).Want(t, status)
+	}
 }
 
 func TestReturnsWithoutALogin(t *testing.T) {

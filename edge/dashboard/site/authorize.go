@@ -32,8 +32,8 @@ func (s *Site) SetLoginCookie(w http.ResponseWriter, token string, maxAge int) {
 var ErrNoAccount = errors.New("in no account")
 
 // maxCookies bounds how many cookies of one request are looked up in the store: a stranger could send
-// hundreds.
-const maxCookies = 8
+// hundreds. The second is for one that a neighbouring host has set without meaning harm.
+const maxCookies = 2
 
 // Authenticate finds out who makes a request. Its errors are logins.ErrNotLoggedIn and natsconf's.
 func (s *Site) Authenticate(ctx context.Context, r *http.Request) (logins.Login, error) {
