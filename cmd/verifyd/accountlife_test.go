@@ -12,8 +12,10 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
+	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/demo"
 	"verifyd/edge/account"
+	"verifyd/edge/network/netsettings"
 	"verifyd/edge/problem"
 	"verifyd/natsconf/natstest"
 	"verifyd/sessions"
@@ -262,10 +264,15 @@ func TestDeletedAccountOwesItsOutcomes(t *testing.T) {
 	}
 }
 
-// The commands on an account's life, from its name to its end.
+// The commands on an account's life, from its name to its end. They judge names as the service that runs does.
 func TestAccountLifeAtTheCommandLine(t *testing.T) {
 	t.Parallel()
-	r := boot(t)
+	r := boot(t, func(c *config.Config) {
+		c.Networks = append(c.Networks, netsettings.Settings{
+			ID: "lighthouse", Name: "Lighthouse Network", Kind: netsettings.KindOIDC,
+			Issuer: "http://127.0.0.1:1", ClientID: "c", ClientSecret: "s",
+		})
+	})
 	do := func(want int, says string, args ...string) string {
 		t.Helper()
 		code, out, said := r.run(t, append([]string{"account"}, args...)...)
@@ -277,7 +284,9 @@ func TestAccountLifeAtTheCommandLine(t *testing.T) {
 	do(exitUsage, "is reserved", "create", "Discord Support")
 	do(exitUsage, "looks like", "create", "Harb0r Guild")
 	do(exitUsage, "mixes letters of Cyrillic and Latin", "create", "Pi\u0435r Guild")
+	do(exitUsage, "is reserved", "create", "Lighthouse Network")
 	do(0, "was created", "create", "Pier Guild")
+	do(exitUsage, "is reserved", "rename", "Pier Guild", "lighthouse team")
 	do(0, "has verified the name", "verified", "Pier Guild")
 	do(0, "verified mark was lost", "rename", "Pier Guild", "Quay Guild")
 	do(exitUsage, "was the name of", "create", "Pier Guild")

@@ -51,6 +51,8 @@ type Process struct {
 	KeyWaits   bool   `json:"key_waits,omitzero"` // it has the new key, and an earlier one still seals
 	// Networks are the ids of the identity networks that lead into an edge's dashboard.
 	Networks []string `json:"networks,omitempty"`
+	// Names are those by which users of an edge know the service: its identity networks, and its host.
+	Names []string `json:"names,omitempty"`
 	// of a dispatcher: hosts where something waits or that do not answer, the worst first
 	Hosts []Host `json:"hosts,omitempty"`
 	Copy  *Copy  `json:"copy,omitempty"` // of a process that keeps a copy of its store elsewhere

@@ -44,12 +44,6 @@ func (s Store) Use(ctx context.Context, c Console, do func(*store.Store) error) 
 	return s.reach(ctx, c, store.ToUse, do)
 }
 
-// BeginAccounts is UseAccounts for a command that creates the store if there is none, because its flag
-// --new-store is set.
-func (s Store) BeginAccounts(ctx context.Context, c Console, do func(*accountstore.Store) error) error {
-	return s.reach(ctx, c, store.ToBegin, func(st *store.Store) error { return do(st.Accounts) })
-}
-
 func (s Store) reach(ctx context.Context, c Console, why store.Purpose,
 	do func(*store.Store) error) error {
 	var f config.Faults

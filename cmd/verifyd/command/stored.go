@@ -6,8 +6,11 @@ import (
 	"slices"
 	"time"
 
+	"verifyd/cmd/verifyd/store"
 	"verifyd/edge/account"
 	"verifyd/edge/account/accountstore"
+	"verifyd/natsconf"
+	"verifyd/natsconf/fleet"
 	"verifyd/sessions/timeline"
 	"verifyd/sessions/urlpolicy"
 )
@@ -17,10 +20,14 @@ type stored struct {
 	storedKeys
 	storedMembers
 
-	s *accountstore.Store
+	s    *accountstore.Store
+	conn *natsconf.Conn
 }
 
-func newStored(s *accountstore.Store) stored { return stored{storedKeys{s}, storedMembers{s}, s} }
+func newStored(st *store.Store) stored {
+	s := st.Accounts
+	return stored{storedKeys{s}, storedMembers{s}, s, st.Conn}
+}
 
 func (m stored) Show(ctx context.Context, name string) (shown Shown, err error) {
 	if shown.Account, err = m.s.AccountByName(ctx, name); err != nil {
@@ -89,11 +96,29 @@ func (m stored) Create(ctx context.Context, name string, grantName bool) (accoun
 	if grantName {
 		return m.s.GrantAccount(ctx, Operator(), name)
 	}
+	if err := m.learnNames(ctx); err != nil {
+		return account.Account{}, err
+	}
 	return m.s.CreateAccount(ctx, Operator(), name)
 }
 
 func (m stored) Rename(ctx context.Context, id, name string, grantName bool) (account.Account, error) {
+	if err := m.learnNames(ctx); err != nil {
+		return account.Account{}, err
+	}
 	return m.s.RenameAccount(ctx, Operator(), id, name, grantName)
+}
+
+// learnNames asks the edges that run for the service's own names, which a command does not have among its
+// settings, so that a name is judged here as it is there. Its error is natsconf.ErrUnavailable.
+func (m stored) learnNames(ctx context.Context) error {
+	all, err := fleet.Ask(ctx, m.conn)
+	var names []string
+	for _, p := range all {
+		names = append(names, p.Names...)
+	}
+	m.s.OwnNames(names)
+	return err
 }
 
 func (m stored) SetVerified(ctx context.Context, id, name string, verified bool) error {

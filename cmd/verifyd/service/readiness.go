@@ -125,6 +125,9 @@ func presenceOf(p *Program, h shared, checks []web.Check) func() fleet.Process {
 	for _, n := range p.nets.logIn {
 		self.Networks = append(self.Networks, n.ID())
 	}
+	if p.Config.Edge {
+		self.Names = p.Config.OwnNames()
+	}
 	return func() fleet.Process {
 		now := self
 		var failing []web.Failing
