@@ -264,7 +264,7 @@ func TestDeletedAccountOwesItsOutcomes(t *testing.T) {
 	}
 }
 
-// The commands on an account's life, from its name to its end. They judge names as the service that runs does.
+// The commands on an account's life, from its name to its end. They judge names as the running service does.
 func TestAccountLifeAtTheCommandLine(t *testing.T) {
 	t.Parallel()
 	r := boot(t, func(c *config.Config) {

@@ -1,10 +1,9 @@
 package config
 
 import (
-	"encoding/base64"
 	"fmt"
-	"strings"
 
+	"verifyd/edge/account/secrets"
 	"verifyd/sessions/urlpolicy"
 )
 
@@ -36,10 +35,8 @@ func (s alarmSettings) config(f *Faults, policy *urlpolicy.Policy) Alarms {
 		f.Add("alarm-url", err.Error(),
 			"for example https://ops.example.com/verifyd; the rules for callbacks apply")
 	}
-	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(s.AlarmSecret, "whsec_"))
-	if err != nil || len(key) < 24 { // as Standard Webhooks asks: receivers refuse a shorter one
-		f.Add("alarm-secret", `it is not "whsec_" followed by base64 of at least 24 bytes`,
-			`create one with: echo "whsec_$(openssl rand -base64 32)"`)
+	if err := secrets.CheckSigning(s.AlarmSecret); err != nil {
+		f.Add("alarm-secret", err.Error(), `create one with: echo "whsec_$(openssl rand -base64 32)"`)
 	}
 	return c
 }

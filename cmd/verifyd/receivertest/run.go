@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"verifyd/dispatcher/callback"
+	"verifyd/edge/account/secrets"
 	"verifyd/sessions"
 	"verifyd/sessions/base32"
 	"verifyd/sessions/facts"
@@ -93,12 +94,13 @@ func New(o Options) (*Bench, error) {
 	b.client = callback.New(callback.Config{
 		RootCAs: roots, Policy: policy, Timeout: o.Timeout, UserAgent: o.UserAgent,
 	})
-	key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(o.Secret, "whsec_"))
-	// A good receiver refuses a secret of less than the 24 bytes that Standard Webhooks asks for.
-	if _, err := b.client.PrepareProbe(b.valid()); err != nil || len(key) < 24 {
+	if err = secrets.CheckSigning(o.Secret); err == nil {
+		_, err = b.client.PrepareProbe(b.valid())
+	}
+	if err != nil {
 		b.Close()
-		return nil, errors.New("the signing secret is not whsec_ followed by base64 of at least 24 bytes; " +
-			"copy it from the dashboard, or from verifyd account secret")
+		return nil, fmt.Errorf("the signing secret: %w; copy it from the dashboard, or from verifyd account "+
+			"secret", err)
 	}
 	return b, nil
 }

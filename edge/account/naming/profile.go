@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"unicode"
+	"unicode/utf8"
 )
 
 // profileText has the characters of UTS 39's General Security Profile for identifiers that are recommended
@@ -41,8 +42,6 @@ func outside(name string) (r rune, found bool) {
 	if i < 0 {
 		return 0, false
 	}
-	for _, r = range name[i:] {
-		break
-	}
+	r, _ = utf8.DecodeRuneInString(name[i:])
 	return r, true
 }

@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"fmt"
+	"strings"
 
 	"verifyd/sessions/base32"
 )
@@ -45,6 +47,8 @@ const (
 	// signingBytes of randomness in a signing secret, as Standard Webhooks recommends (24 to 64).
 	signingBytes  = 32
 	signingPrefix = "whsec_"
+	// minSigningBytes is what it asks for: receivers refuse a shorter one. edge/client has its own.
+	minSigningBytes = 24
 )
 
 // NewSigning makes a callback signing secret, as Standard Webhooks writes it.
@@ -52,4 +56,15 @@ func NewSigning() string {
 	var b [signingBytes]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return signingPrefix + base64.StdEncoding.EncodeToString(b[:])
+}
+
+// CheckSigning returns why a text that somebody gave is not a signing secret; nil if it is one. The prefix
+// may be missing.
+func CheckSigning(secret string) error {
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, signingPrefix))
+	if err != nil || len(key) < minSigningBytes {
+		return fmt.Errorf("it is not %q followed by base64 of at least %d bytes", signingPrefix,
+			minSigningBytes)
+	}
+	return nil
 }
