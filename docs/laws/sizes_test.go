@@ -95,7 +95,7 @@ var small = []string{
 	"cmd/verifyd/command/export", "cmd/verifyd/supervise", "cmd/verifyd/version",
 	"dispatcher/callback/localca", "edge/account/audit/life", "edge/account/branding",
 	"edge/account/branding/logo", "edge/account/entry", "edge/account/input", "edge/account/keyuse",
-	"edge/account/namespace", "edge/account/secrets", "edge/account/signing", "edge/api/words",
+	"edge/account/namespace", "edge/account/signing", "edge/api/words",
 	"edge/apidoc/samples", "edge/branding", "edge/dashboard", "edge/dashboard/callbacks/kept",
 	"edge/dashboard/form", "edge/dashboard/paths", "edge/origin",
 	"edge/ownname", "edge/page/drawn", "edge/problem", "edge/problem/fault", "edge/problem/management",

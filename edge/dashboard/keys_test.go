@@ -306,6 +306,47 @@ func TestOtherAccountsThingsAreNotThere(t *testing.T) {
 		Want(t, http.StatusOK, "already gone")
 }
 
+// The last use is read of the keys that are accepted: an account may have thousands that have ended.
+func TestUsesOfEndedKeysAreNotRead(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	a := r.account("Harbor Guild")
+	var ids [2]string
+	for i := range ids {
+		_, k, err := r.accounts.CreateKey(t.Context(), access.Operator(""), a.ID, account.KeyOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[i] = k.ID
+	}
+	if _, err := r.accounts.RevokeKey(t.Context(), access.Operator(""), a.ID, ids[1]); err != nil {
+		t.Fatal(err)
+	}
+	b := r.as("olga")
+	r.until("the page shows both", func() bool {
+		return strings.Contains(b.Get("/dashboard/keys").Body, "Inactive keys (1)")
+	})
+	requests, err := r.conn.NC.SubscribeSync("$JS.API.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Get("/dashboard/keys").Want(t, http.StatusOK)
+	if err := r.conn.NC.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	asked := ""
+	for {
+		m, err := requests.NextMsg(time.Millisecond)
+		if err != nil {
+			break
+		}
+		asked += m.Subject + string(m.Data) + "\n"
+	}
+	if !strings.Contains(asked, ids[0]) || strings.Contains(asked, ids[1]) {
+		t.Errorf("%s is accepted, %s has ended; the store was asked:\n%s", ids[0], ids[1], asked)
+	}
+}
+
 // While an account is disabled its members can view and leave it, but neither change nor export anything nor
 // see its secret, and its keys are refused. Enabling restores everything.
 func TestDisabledAccountIsLookedAt(t *testing.T) {

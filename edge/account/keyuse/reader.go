@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"verifyd/edge/account/entry"
@@ -18,6 +20,9 @@ type Reader struct{ conn *natsconf.Conn }
 // NewReader returns a reader.
 func NewReader(c *natsconf.Conn) *Reader { return &Reader{conn: c} }
 
+// readsAtOnce is how many keys the leader is asked about at once: an account may have hundreds.
+const readsAtOnce = 16
+
 // LastUsed returns when keys were last used, to the hour; keys that never were are left out. Without ids it
 // returns all.
 func (r *Reader) LastUsed(ctx context.Context, ids ...string) (map[string]time.Time, error) {
@@ -29,12 +34,19 @@ func (r *Reader) LastUsed(ctx context.Context, ids ...string) (map[string]time.T
 		}
 		return withoutZero(used), err
 	}
-	for _, id := range ids {
-		e, err := entry.Get(ctx, r.conn, topology.BucketKeyUses, id)
-		if err != nil && !errors.Is(err, natsconf.ErrNotFound) {
-			return nil, fmt.Errorf("read when the key was used: %w", err)
+	for chunk := range slices.Chunk(ids, readsAtOnce) {
+		var asked sync.WaitGroup
+		entries, failed := make([]entry.Entry, len(chunk)), make([]error, len(chunk))
+		for i, id := range chunk {
+			asked.Go(func() { entries[i], failed[i] = entry.Get(ctx, r.conn, topology.BucketKeyUses, id) })
 		}
-		used[id] = parseUse(e.Value)
+		asked.Wait()
+		for i, id := range chunk {
+			if failed[i] != nil && !errors.Is(failed[i], natsconf.ErrNotFound) {
+				return nil, fmt.Errorf("read when the key was used: %w", failed[i])
+			}
+			used[id] = parseUse(entries[i].Value)
+		}
 	}
 	return withoutZero(used), nil
 }

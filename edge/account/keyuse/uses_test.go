@@ -2,6 +2,7 @@ package keyuse_test
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 	"testing"
 	"time"
@@ -110,6 +111,33 @@ func TestRestartedEdgeWritesNoUseTwice(t *testing.T) {
 	}
 	if all, err := h.LastUsed(t.Context(), "key_c", "no.such >"); err != nil || len(all) != 0 {
 		t.Errorf("keys that were never used: %v, %v", all, err)
+	}
+}
+
+// The uses of many keys are read some at once, each as that of its key.
+func TestUsesOfManyKeys(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	u := keyuse.New(h.conn, zerolog.Nop())
+	natstest.Serve(t, u)
+	first := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	var ids []string
+	want := map[string]time.Time{}
+	for i := range 50 {
+		id := fmt.Sprintf("key_%d", i)
+		ids = append(ids, id)
+		if i%3 != 0 { // the others were never used
+			want[id] = first.Add(time.Duration(i) * time.Minute)
+			u.RecordUse(id, want[id])
+		}
+	}
+	natstest.Await(t, "all uses are written", func() bool {
+		all, err := h.LastUsed(t.Context())
+		return err == nil && len(all) == len(want)
+	})
+	got, err := h.LastUsed(t.Context(), ids...)
+	if err != nil || !maps.Equal(got, want) {
+		t.Errorf("%v, %v; want %v", got, err, want)
 	}
 }
 

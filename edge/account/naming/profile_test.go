@@ -27,7 +27,8 @@ func TestProfileIsWhole(t *testing.T) {
 		r := unicode.Range32{Lo: uint32(lo), Hi: uint32(hi), Stride: 1}
 		if wrong != nil || wrongToo != nil || isRange != (r.Lo < r.Hi) || r.Hi > unicode.MaxRune ||
 			r.Lo <= last+1 {
-			t.Errorf("%q after %x: it is no range, or not sorted, or one with the range before it", span, last)
+			t.Errorf("%q after %x: it is no range, or not sorted, or one with the range before it", span,
+				last)
 		}
 		listed.R32 = append(listed.R32, r)
 		count, last = count+int(hi-lo)+1, r.Hi

@@ -93,21 +93,14 @@ func (h keyPages) drawKeys(ctx context.Context, w http.ResponseWriter, r *http.R
 	})
 }
 
-// keyRows returns an account's keys, newest first. If the last uses cannot be read, they are left out.
+// keyRows returns an account's keys, newest first, those that are accepted with their last use. If the last
+// uses cannot be read, they are left out.
 func (h keyPages) keyRows(ctx context.Context, id string) ([]keyRow, error) {
 	keys := h.Directory.Keys(id)
-	ids := make([]string, len(keys))
-	for i, k := range keys {
-		ids[i] = k.ID
-	}
-	var used map[string]time.Time
-	var err error
-	if len(ids) > 0 { // without ids it would be those of all accounts
-		used, err = h.Accounts.LastUsed(ctx, ids...)
-	}
 	rows := make([]keyRow, 0, len(keys))
+	var good []string
 	for _, k := range slices.Backward(keys) {
-		row := keyRow{Key: k, State: k.State(h.Now()), LastUsed: used[k.ID], Sends: k.Policy}
+		row := keyRow{Key: k, State: k.State(h.Now()), Sends: k.Policy}
 		rate := k.RateLimit
 		if rate == (account.Rate{}) {
 			rate = h.Rate
@@ -116,7 +109,17 @@ func (h keyPages) keyRows(ctx context.Context, id string) ([]keyRow, error) {
 		if row.Sends == "" {
 			row.Sends = h.Policy
 		}
+		if row.Good() {
+			good = append(good, row.ID)
+		}
 		rows = append(rows, row)
+	}
+	if len(good) == 0 { // without ids it would be those of all accounts
+		return rows, nil
+	}
+	used, err := h.Accounts.LastUsed(ctx, good...)
+	for i := range rows {
+		rows[i].LastUsed = used[rows[i].ID]
 	}
 	return rows, err
 }
