@@ -284,6 +284,43 @@ func (i *integrator) verify(t *testing.T) client.Started {
 	return s
 }
 
+// refusesRoot runs commands as root on the store of a stopped service: they refuse and write nothing. What
+// such a command of an older build has left there is named, with the command that gives it back.
+func (d debian) refusesRoot(t *testing.T) {
+	t.Helper()
+	const witness = "/var/lib/verifyd/witness.json"
+	run := func(user string, line ...string) (string, error) {
+		said, err := d.command(t.Context(), user, append([]string{"/usr/bin/verifyd"},
+			append(line, "--config=/etc/verifyd/config.yaml")...)...).CombinedOutput()
+		return string(said), err
+	}
+	for _, line := range [][]string{
+		{"account", "list"}, {"account", "create", "Pier Guild"}, {"backup", "/root/backup"}, {"serve"},
+		{"check"},
+	} {
+		said, err := run("root", line...)
+		if err == nil || !strings.Contains(said, "sudo -u verifyd verifyd") {
+			t.Errorf("%q as root: %v: %s", line, err, said)
+		}
+	}
+	d.owned(t, witness, "verifyd:verifyd 600")
+	if said, err := run("verifyd", "check"); err != nil {
+		t.Errorf("check after that: %v: %s", err, said)
+	}
+	const giveBack = `chown -R verifyd:verifyd "/var/lib/verifyd" && chmod -R u+rwX "/var/lib/verifyd"`
+	d.as(t, "root", "chown", "root:root", witness)
+	for _, line := range [][]string{{"check"}, {"serve"}, {"account", "list"}} {
+		if said, err := run("verifyd", line...); err == nil || !strings.Contains(said, "witness.json") ||
+			!strings.Contains(said, giveBack) {
+			t.Errorf("%q with a file of root: %v: %s", line, err, said)
+		}
+	}
+	d.as(t, "root", "sh", "-c", giveBack)
+	if said, err := run("verifyd", "check"); err != nil {
+		t.Errorf("check after %s: %v: %s", giveBack, err, said)
+	}
+}
+
 // nextBuilt is the result of next, once for all tests.
 var (
 	nextMade  sync.Mutex
@@ -341,6 +378,7 @@ func TestDebian(t *testing.T) {
 	i.enroll(t, d)
 	s := i.verify(t)
 	stop()
+	d.refusesRoot(t)
 
 	mine := config()
 	// As unattended upgrades do it: if both have changed the configuration, the operator's stays.

@@ -286,9 +286,12 @@ func (f *files) unfinishedRecovery() error {
 	return errors.New("a recovery of this store has begun and not ended: run verifyd recover again")
 }
 
+// keptFolder holds, inside the data directory, what was damaged.
+const keptFolder = "damaged"
+
 // keepFolder is where damaged files of a stream are kept.
 func (f *files) keepFolder(name string) string {
-	return filepath.Join(f.dataDir, "damaged", time.Now().UTC().Format("20060102T150405Z"), name)
+	return filepath.Join(f.dataDir, keptFolder, time.Now().UTC().Format("20060102T150405Z"), name)
 }
 
 // InspectFiles reads the records of all streams of a NATS server's store folder, while that server is

@@ -67,7 +67,7 @@ func (e *Server) BeginRecovery() (*Recovery, error) {
 		now := time.Now().UTC()
 		r = &Recovery{
 			Version: recoveryVersion, Begun: now,
-			Kept: filepath.Join("damaged", now.Format("20060102T150405Z")),
+			Kept: filepath.Join(keptFolder, now.Format("20060102T150405Z")),
 		}
 	}
 	if damaged {

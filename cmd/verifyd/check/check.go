@@ -215,6 +215,10 @@ func checkDataDirectory(s *Survey, c config.Config) {
 	case !info.IsDir():
 		s.err("data directory", "name a folder in VERIFYD_DATA_DIR", "%q is not a folder", dir)
 	default:
+		if access, ok := errors.AsType[*store.AccessError](store.CheckAccess(dir)); ok {
+			s.err("data directory", access.Do, "%s", access.Wrong)
+			return
+		}
 		checkWritable(s, dir, embedded.HasStore(dir), "%q", dir)
 	}
 }
@@ -242,7 +246,12 @@ func checkMasterKey(s *Survey, c config.Config) {
 	case !embedded.HasStore(c.Store.DataDir):
 		return // the first start creates one
 	default:
-		if _, err := c.Store.EmbeddedKey(false); err != nil {
+		_, err := c.Store.EmbeddedKey(false)
+		if errors.Is(err, fs.ErrPermission) {
+			s.err("master key", "let the user who runs the service read it", "%s", err)
+			return
+		}
+		if err != nil {
 			s.err("master key", "put back the key that the store was created with", "%s", err)
 			return
 		}

@@ -81,7 +81,7 @@ func (why Purpose) Admits(s storestate.Record) error {
 
 // Open starts the embedded server, or connects to the external one, and ensures the topology. Only a service
 // may update it; a command leaves what is there. For an embedded store that another process holds the error
-// is embedded.ErrLocked.
+// is embedded.ErrLocked, and for one that this user must not open an *AccessError: nothing was written then.
 func Open(ctx context.Context, c config.Store, log zerolog.Logger, why Purpose) (_ *Store, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
 	defer cancel()
@@ -238,6 +238,9 @@ func (s *Store) expectHeld(ctx context.Context, c config.Store, why Purpose, wai
 }
 
 func (s *Store) openEmbedded(ctx context.Context, c config.Store, log zerolog.Logger, why Purpose) error {
+	if err := CheckAccess(c.DataDir); err != nil {
+		return config.Usage(err)
+	}
 	missing := noStore("data-dir", fmt.Sprintf("there is no store in %q", c.DataDir))
 	if why == ToUse && !embedded.MayHoldStore(c.DataDir) {
 		return missing
@@ -273,16 +276,20 @@ func (s *Store) openEmbedded(ctx context.Context, c config.Store, log zerolog.Lo
 }
 
 // Reach is Open for a command, with ToUse or ToBegin: if a running service holds the data directory, it
-// connects to that one.
+// connects to that one. Then nothing is written there, and the store may be another user's.
 func Reach(ctx context.Context, c config.Store, log zerolog.Logger, why Purpose) (*Store, error) {
-	s, err := Open(ctx, c, log, why)
-	if !errors.Is(err, embedded.ErrLocked) {
-		return s, err
+	s, refusal := Open(ctx, c, log, why)
+	foreign := errors.As(refusal, new(*AccessError))
+	if !foreign && !errors.Is(refusal, embedded.ErrLocked) {
+		return s, refusal
 	}
 	ctx, cancel := context.WithTimeout(ctx, endpointWait)
 	defer cancel()
 	key, err := c.EmbeddedKey(false)
-	if err != nil {
+	switch {
+	case foreign && err != nil:
+		return nil, refusal
+	case err != nil:
 		return nil, err
 	}
 	for {
@@ -294,6 +301,9 @@ func Reach(ctx context.Context, c config.Store, log zerolog.Logger, why Purpose)
 				return nil, err
 			}
 			return s, nil
+		}
+		if foreign {
+			return nil, refusal
 		}
 		select {
 		case <-time.After(100 * time.Millisecond): // it may be starting

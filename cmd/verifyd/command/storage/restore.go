@@ -133,6 +133,9 @@ func (r Restore) key(cfg config.Store, h transfer.Header) (secretbox.Key, error)
 func (r Restore) fill(ctx context.Context, c command.Console, cfg config.Store, backup transfer.Source,
 	key secretbox.Key, v restoring) error {
 	if cfg.NATSURL == "" && cfg.Key == nil && cfg.KeyFile == "" {
+		if err := store.CheckAccess(cfg.DataDir); err != nil {
+			return config.Usage(err)
+		}
 		if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 			return fmt.Errorf("create the data directory: %w", err)
 		}
