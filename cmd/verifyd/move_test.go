@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"verifyd/cmd/verifyd/check"
 	"verifyd/cmd/verifyd/demo"
 	"verifyd/natsconf/crashpoint"
 	"verifyd/natsconf/natstest"
@@ -197,6 +200,51 @@ func TestMoveUnderLoadKilledAtEveryPoint(t *testing.T) {
 	close(m.stop)
 	m.users.Wait()
 	m.count(t)
+}
+
+// A single server keeps one copy of each stream. Whoever wants more reads what to set, from move, serve,
+// apply and check; and after a move, a service with the settings that the command prints starts.
+func TestMoveToASingleServer(t *testing.T) {
+	t.Parallel()
+	natstest.NeedsEmbedded(t, "a single server to move to")
+	c := newChild(t)
+	c.makeKey(t, "Harbor Guild")
+	target := natstest.Bare(t, t.TempDir())
+	if _, err := c.command(t, "move", "--to", target); err == nil {
+		t.Error("three copies are kept by one server")
+	} else {
+		expect(t, err.Error(), "--to-replicas", "set it to 1 for a single server")
+	}
+	on := []string{"--nats-url", target, "--secret-key-file", filepath.Join(c.dir, "store", "secret.key")}
+	if said := serveFails(t, on...); !strings.Contains(said, "VERIFYD_REPLICAS (--replicas)") {
+		t.Errorf("serve: %s", said)
+	}
+	code, _, said := verifyd(t, append([]string{"apply"}, on...)...)
+	if code != exitUsage {
+		t.Errorf("apply: exit %d", code)
+	}
+	expect(t, said, "VERIFYD_REPLICAS (--replicas)", "set it to 1 for a single server")
+	code, found := checked(t, on...)
+	if expectFound(t, found, "replicas", check.LevelError, "single server"); code != exitFailed {
+		t.Errorf("check: exit %d", code)
+	}
+	m := &moving{child: c, target: target}
+	out, err := m.move(t, "", "--finish")
+	if err != nil {
+		t.Fatalf("move: %v\n%s", err, out)
+	}
+	settings := regexp.MustCompile(`(?m)^  (VERIFYD_\w+=\S+)$`).FindAllStringSubmatch(out, -1)
+	if len(settings) != 3 {
+		t.Errorf("the settings are %q in\n%s", settings, out)
+	}
+	shown := must[*url.URL](t)(url.Parse(target)).Redacted()
+	for _, s := range settings {
+		c.env = append(c.env, strings.ReplaceAll(s[1], shown, target))
+	}
+	c.start(t)
+	if list := must[string](t)(c.command(t, "account", "list")); !strings.Contains(list, "Harbor Guild") {
+		t.Errorf("accounts on the new store:\n%s", list)
+	}
 }
 
 // begin waits until sessions are started on the new store.

@@ -35,6 +35,7 @@ type Inspection struct {
 	Version  string // of the server that answered
 	APILevel int
 	Cluster  string // its name; empty for a single server
+	Servers  int    // of the cluster, as far as the client knows them
 	URL      string // without credentials
 	TLS      bool
 	RTT      time.Duration
@@ -66,7 +67,7 @@ func (e Ensurer) Inspect(ctx context.Context) (Inspection, error) {
 	nc := e.Conn.NC
 	in := Inspection{
 		Version: nc.ConnectedServerVersion(), Cluster: nc.ConnectedClusterName(),
-		URL: nc.ConnectedUrlRedacted(), Limit: -1,
+		URL: nc.ConnectedUrlRedacted(), Limit: -1, Servers: len(nc.Servers()),
 	}
 	_, notTLS := nc.TLSConnectionState()
 	in.TLS = notTLS == nil

@@ -42,7 +42,7 @@ var here = []func(*Survey, config.Config){checkEdge, checkGuard, checkDataDirect
 
 // there lists the checks of a server that answers. Both check and serve run them.
 var there = []func(*Survey, provision.Inspection, config.Config){checkEncryption, checkClock,
-	checkLimits, checkStoreRoom, checkTopology, checkQuorum, checkRetention}
+	checkLimits, checkStoreRoom, checkServers, checkTopology, checkQuorum, checkRetention}
 
 // Run checks the settings that serve would get, and what they refer to: on this machine, at the server, and
 // elsewhere. If probe is a callback_url, Run connects to it. If deep is set, it reads every record of an

@@ -223,6 +223,29 @@ func checkStoreRoom(s *Survey, in provision.Inspection, c config.Config) {
 	s.ok("store", "%d of %d MiB used", in.Used>>20, in.Limit>>20)
 }
 
+// checkServers checks whether there are as many servers as a start would give copies to a stream.
+func checkServers(s *Survey, in provision.Inspection, c config.Config) {
+	wanted := c.Store.Topology.Replicas
+	asks := slices.ContainsFunc(in.Differences, func(d provision.Difference) bool {
+		return d.Kind == provision.Missing || d.Field == "num_replicas"
+	})
+	if !asks || wanted <= 1 || in.Cluster != "" && wanted <= in.Servers {
+		return
+	}
+	if in.Cluster != "" { // the client may not be told of all of them
+		s.Warn("replicas", "start the cluster's other servers, or set VERIFYD_REPLICAS to as many as it has",
+			"%d copies of every stream are wanted, and %d servers of the cluster are known", wanted,
+			in.Servers)
+		return
+	}
+	report := s.Warn // with a credential that leaves the streams as they are the service starts
+	if in.MayUpdate {
+		report = s.err
+	}
+	report("replicas", "set VERIFYD_REPLICAS=1, or name the servers of a cluster in VERIFYD_NATS_URL",
+		"%d copies of every stream are wanted, and %s is a single server, which keeps one", wanted, in.URL)
+}
+
 // checkQuorum checks whether the streams of external servers have their leaders and copies now.
 func checkQuorum(s *Survey, in provision.Inspection, c config.Config) {
 	streams, servers := provision.Degraded(in.Streams)
@@ -239,6 +262,9 @@ func checkQuorum(s *Survey, in provision.Inspection, c config.Config) {
 func checkTopology(s *Survey, in provision.Inspection, c config.Config) {
 	var missing, outdated, lasting []string
 	for _, d := range in.Differences {
+		if d.Field == "num_replicas" && in.Cluster == "" {
+			continue // checkServers reports it, once
+		}
 		switch d.Kind {
 		case provision.Missing:
 			missing = append(missing, d.Asset)

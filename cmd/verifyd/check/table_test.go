@@ -73,6 +73,48 @@ func TestServeRefusesWhatCheckCallsAnError(t *testing.T) {
 	}
 }
 
+// More copies than a server can keep are one finding, which says what to set, and no warning for each stream.
+func TestMoreCopiesThanServers(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		in    provision.Inspection
+		level Level
+		do    string
+	}{
+		"single": {
+			provision.Inspection{Servers: 1, MayUpdate: true}, LevelError, "VERIFYD_REPLICAS=1",
+		},
+		"single, left alone": {provision.Inspection{Servers: 1}, LevelWarning, "VERIFYD_REPLICAS=1"},
+		"small cluster": {
+			provision.Inspection{Servers: 1, Cluster: "c", MayUpdate: true}, LevelWarning, "other servers",
+		},
+		"cluster": {provision.Inspection{Servers: 3, Cluster: "c", MayUpdate: true}, "", ""},
+	} {
+		for _, stream := range topology.StreamNames() {
+			row.in.Differences = append(row.in.Differences, provision.Difference{
+				Asset: "stream " + stream, Field: "num_replicas", Have: "1", Want: "3",
+				Kind: provision.Updated,
+			})
+		}
+		c := config.Config{Store: config.Store{
+			NATSURL: "tls://nats.example:4222", Topology: topology.Options{Replicas: 3},
+		}}
+		var s Survey
+		checkServers(&s, row.in, c)
+		switch {
+		case row.level == "" && len(s.findings) == 0:
+		case len(s.findings) != 1 || s.findings[0].Level != row.level ||
+			!strings.Contains(s.findings[0].Do, row.do):
+			t.Errorf("%s: want %s of %q, got %+v", name, row.level, row.do, s.findings)
+		}
+		s = Survey{}
+		checkTopology(&s, row.in, c)
+		if told := len(s.findings) > 0; told != (row.in.Cluster != "") {
+			t.Errorf("%s: of the streams %+v", name, s.findings)
+		}
+	}
+}
+
 // A server that does not answer at the moment of the check keeps no service from starting: the start waits
 // for it as the service does.
 func TestServeDoesNotRefuseForASilentServer(t *testing.T) {

@@ -77,6 +77,16 @@ func (s StoreSettings) replicas(c *Store, f *Faults) {
 	}
 }
 
+// TooManyCopies is the fault of wanting more copies of every stream than the servers can keep.
+func TooManyCopies(wanted int, why string) error {
+	var f Faults
+	f.Add("replicas", fmt.Sprintf("%d copies of every stream are wanted, and these servers cannot keep "+
+		"as many: %s", wanted, why),
+		"set it to 1 for a single server, or name the servers of a cluster of at least as many in "+
+			"VERIFYD_NATS_URL")
+	return f.Err()
+}
+
 func (s StoreSettings) secretKey(c *Store, f *Faults) {
 	if s.SecretKey != "" && s.SecretKeyFile != "" {
 		f.Add("secret-key", "set together with VERIFYD_SECRET_KEY_FILE", "use one of them")

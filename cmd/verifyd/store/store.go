@@ -159,7 +159,11 @@ func (s *Store) ensure(ctx context.Context, c config.Store, log zerolog.Logger, 
 		return MayShorten(ctx, s.Conn, stream, to)
 	}
 	ensurer.Waiting = append(ensurer.Waiting, Waits(log))
-	if err := ensurer.EnsureAtBoot(ctx); err != nil || s.Embedded == nil {
+	err := ensurer.EnsureAtBoot(ctx)
+	if provision.LacksServers(err) {
+		return config.Usage(config.TooManyCopies(c.Topology.Replicas, err.Error()))
+	}
+	if err != nil || s.Embedded == nil {
 		return err
 	}
 	if err := s.Embedded.CheckServed(); err != nil { // now that all streams exist

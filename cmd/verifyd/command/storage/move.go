@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"strings"
 
 	"github.com/rs/zerolog"
@@ -44,6 +45,9 @@ func (m Move) Run(ctx context.Context, c command.Console) error {
 			return err
 		}
 		to, err := store.Open(ctx, target, zerolog.New(c.Err).Level(zerolog.ErrorLevel), m.purpose(ctx, from))
+		if errors.As(err, new(config.UsageError)) {
+			err = asFlags(err)
+		}
 		if err != nil {
 			return fmt.Errorf("the store to move to: %w", err)
 		}
@@ -172,14 +176,32 @@ func comparedText(equal, running bool, old storestate.Record) string {
 	return text + " The old one is the one to serve; verifyd move --finish switches to the new one."
 }
 
-// finishedText describes what to do after a move.
+// finishedText describes what to do after a move: the new service does not start without each of these
+// settings.
 func (m Move) finishedText() string {
-	rest := "its data directory can be deleted when the new service runs."
-	if m.NATSURL != "" {
-		rest = "its streams can be deleted when the new service runs."
+	text := "The old store is closed permanently, and the new one is open. Start the service with the " +
+		"settings that it had, but for these:\n  VERIFYD_NATS_URL=" + redacted(m.To) +
+		fmt.Sprintf("\n  VERIFYD_REPLICAS=%d\n", m.ToReplicas)
+	for _, s := range []struct{ name, before, value string }{
+		{"VERIFYD_NATS_CREDS", m.NATSCreds, m.ToCreds}, {"VERIFYD_NATS_CA_FILE", m.NATSCAFile, m.ToCAFile},
+	} {
+		switch {
+		case s.value != "":
+			text += "  " + s.name + "=" + s.value + "\n"
+		case s.before != "":
+			text += "  without " + s.name + "\n"
+		}
 	}
-	return fmt.Sprintf("The new store is open: start the service with VERIFYD_NATS_URL=%s and the same "+
-		"master key. The old store is closed permanently; %s", redacted(m.To), rest)
+	if m.NATSURL != "" {
+		return text + "The streams of the old store can be deleted when the new service runs."
+	}
+	text += "  without VERIFYD_COPY_TO\n" // it copies only an embedded store
+	rest := "The old data directory"
+	if m.SecretKey == "" && m.SecretKeyFile == "" {
+		text += "  VERIFYD_SECRET_KEY_FILE=" + filepath.Join(m.DataDir, config.SecretFile) + "\n"
+		rest = "The rest of the old data directory"
+	}
+	return text + rest + " can be deleted when the new service runs."
 }
 
 // source names the old store, for people.

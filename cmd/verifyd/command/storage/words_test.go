@@ -59,6 +59,22 @@ func TestMoveReportsWhatItDid(t *testing.T) {
 		finishedText(); strings.Contains(text, "data directory") {
 		t.Error(text)
 	}
+	settings := config.StoreSettings{
+		NATSURL: "nats://a:4222", NATSCreds: "a.nk", NATSCAFile: "a.pem", SecretKey: "k",
+	}
+	on := command.Local{Store: command.Store{StoreSettings: settings}}
+	text := Move{Local: on, To: "tls://b:4222", ToCAFile: "b.pem", ToReplicas: 5}.finishedText()
+	for _, want := range []string{
+		"VERIFYD_NATS_URL=tls://b:4222\n", "VERIFYD_REPLICAS=5\n", "without VERIFYD_NATS_CREDS\n",
+		"VERIFYD_NATS_CA_FILE=b.pem\n",
+	} {
+		if !strings.Contains(text, "\n  "+want) {
+			t.Errorf("no %q in %s", want, text)
+		}
+	}
+	if strings.Contains(text, "SECRET") || strings.Contains(text, "VERIFYD_COPY_TO") {
+		t.Error(text)
+	}
 }
 
 // A restore prints what it restored: logins that are left out are not counted, and a repeat does not claim
