@@ -16,6 +16,7 @@ import (
 // permanently.
 const (
 	bootTry   = 3 * time.Second
+	bootFirst = 1500 * time.Millisecond // people read soon what is waited for
 	bootPause = 250 * time.Millisecond
 )
 
@@ -24,8 +25,8 @@ const (
 // with the first try's error, when there is another try. The error after ctx's deadline is ErrUnavailable.
 func AtBoot(ctx context.Context, do func(ctx context.Context) error, lasting func(error) bool,
 	waiting ...func(error)) error {
-	for {
-		err := try(ctx, do)
+	for within := bootFirst; ; within = bootTry {
+		err := explained(try(ctx, within, do))
 		if err == nil || lasting(err) {
 			return err
 		}
@@ -58,8 +59,8 @@ func HoldsStoreAtBoot(ctx context.Context, c *Conn, waiting ...func(error)) (hel
 	return held, err
 }
 
-func try(ctx context.Context, do func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, bootTry)
+func try(ctx context.Context, within time.Duration, do func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	return do(ctx)
 }
@@ -70,6 +71,17 @@ const (
 	// codeNoPeers is a cluster's answer if too few servers can keep a copy. The text has the reasons.
 	codeNoPeers jetstream.ErrorCode = 10005
 )
+
+// explained adds what is likely missing to the error of a server without JetStream, which may have it soon.
+func explained(err error) error {
+	api, _ := errors.AsType[*jetstream.APIError](err)
+	if noResponders(err) || api != nil && (api.ErrorCode == jetstream.JSErrCodeJetStreamNotEnabled ||
+		api.ErrorCode == jetstream.JSErrCodeJetStreamNotEnabledForAccount) {
+		return fmt.Errorf("%w: JetStream must be enabled on these servers, and for this credential's account",
+			err)
+	}
+	return err
+}
 
 // Lasting reports whether the server understood and refused: it will refuse again.
 func Lasting(err error) bool {

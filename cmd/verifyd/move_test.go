@@ -19,6 +19,7 @@ import (
 	"verifyd/cmd/verifyd/demo"
 	"verifyd/natsconf/crashpoint"
 	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/permission"
 )
 
 // moving is a service that is moved while users sign in.
@@ -245,6 +246,33 @@ func TestMoveToASingleServer(t *testing.T) {
 	if list := must[string](t)(c.command(t, "account", "list")); !strings.Contains(list, "Harbor Guild") {
 		t.Errorf("accounts on the new store:\n%s", list)
 	}
+}
+
+// A move to a server that says nothing for JetStream reports what it waits for, and ends when it is told to.
+func TestMoveToAServerWithoutJetStream(t *testing.T) {
+	t.Parallel()
+	natstest.NeedsEmbedded(t, "a store of its own to move")
+	dir := filepath.Join(t.TempDir(), "store")
+	if code, _, said := verifyd(t, "account", "create", "x", "--new-store", "--data-dir", dir); code != 0 {
+		t.Fatal(said)
+	}
+	e := natstest.StartExternal(t)
+	e.EndJetStream(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	var out, said buffer
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, []string{
+			"move", "--to", e.URL, "--to-creds", e.Credential(permission.RoleOperator), "--data-dir", dir,
+		}, &out, &said)
+	}()
+	expectText(t, &said, "waiting for the store")
+	interrupt()
+	if code := natstest.Receive(t, "the end of the command", ended); code != exitFailed {
+		t.Errorf("exit %d", code)
+	}
+	expect(t, said.String(), "JetStream is not available", "the store to move to")
 }
 
 // begin waits until sessions are started on the new store.

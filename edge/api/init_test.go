@@ -313,7 +313,10 @@ func TestInitInAStoreThatWasLeft(t *testing.T) {
 		"a start": s.init(t, goodBody), "a start under a key": s.keyed(t, acmeKey, "k", goodBody),
 	} {
 		t.Run(name, func(t *testing.T) {
-			wantProblem(t, a, problem.CodeUnavailable)
+			p := wantProblem(t, a, problem.CodeUnavailable)
+			if !strings.Contains(p.Detail, "another store") {
+				t.Errorf("detail = %q", p.Detail)
+			}
 			wantRetryAfter(t, a, 1, 5)
 		})
 	}

@@ -15,6 +15,7 @@ import (
 	"verifyd/edge/problem"
 	"verifyd/edge/web"
 	"verifyd/natsconf"
+	"verifyd/natsconf/storestate"
 )
 
 const (
@@ -75,6 +76,12 @@ func StoreProblem(err error) *problem.Problem {
 		return &problem.Problem{
 			Code: problem.CodeUnavailable, Detail: "The service cannot reach its store, and too many " +
 				"requests are waiting for it; try again.",
+			RetryAfter: RetryUnavailable, Cause: err,
+		}
+	case storestate.Sealed(err):
+		return &problem.Problem{
+			Code: problem.CodeUnavailable, Detail: "The service is being moved to another store; try again " +
+				"until a process on that one answers.",
 			RetryAfter: RetryUnavailable, Cause: err,
 		}
 	case errors.Is(err, natsconf.ErrUnavailable), errors.Is(err, natsconf.ErrUncertain),

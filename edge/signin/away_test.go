@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"verifyd/edge/limit"
+	"verifyd/natsconf/natstest"
+	"verifyd/natsconf/storestate"
+	"verifyd/natsconf/topology"
 	"verifyd/sessions"
 )
 
@@ -67,6 +70,30 @@ func TestUncertainEnd(t *testing.T) {
 				t.Errorf("no notice:\n%s", page.Body)
 			}
 		})
+	}
+	r.want(session.ID, sessions.Pending, sessions.NoReason)
+}
+
+// A sealed store takes no verdict any more: it is offered once, however long a store is waited for, and the
+// user reads that nothing was decided.
+func TestSealedStore(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	r.handler.SetCompleteWithin(time.Hour)
+	session, token := r.session()
+	b := r.browser()
+	if err := storestate.Seal(t.Context(), r.conn, topology.StreamCompletions,
+		topology.BucketStream(topology.BucketSessions)); err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		answered <- b.Post(r.base+"/signin", url.Values{"session": {token.Reveal()}, "action": {"decline"}})
+	}()
+	page := b.Follow(natstest.Receive(t, "the answer", answered))
+	page.WantPage(t, http.StatusOK, headingAsk)
+	if !strings.Contains(page.Body, "could not save your answer") {
+		t.Errorf("no notice:\n%s", page.Body)
 	}
 	r.want(session.ID, sessions.Pending, sessions.NoReason)
 }

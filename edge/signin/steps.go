@@ -13,6 +13,7 @@ import (
 	"verifyd/edge/network"
 	"verifyd/edge/web"
 	"verifyd/natsconf"
+	"verifyd/natsconf/storestate"
 	"verifyd/natsconf/wait"
 	"verifyd/sessions"
 	"verifyd/sessions/proof"
@@ -158,6 +159,10 @@ func (h *verdicts) offer(ctx context.Context, id sessions.ID, write func(context
 		}
 		if errors.Is(err, natsconf.ErrUncertain) {
 			unstored = noteUnconfirmed // an offer may be stored, though nobody said so
+		}
+		if storestate.Sealed(err) {
+			h.log.Warn().Err(err).Str("sid", string(id)).Msg("a verdict cannot be stored here any more")
+			return unstored
 		}
 		h.log.Warn().Err(err).Str("sid", string(id)).Msg("a verdict is not stored yet")
 		select {

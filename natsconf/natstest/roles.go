@@ -83,6 +83,14 @@ func (e External) Reload(tb testing.TB) {
 	}
 }
 
+// EndJetStream makes it a server without JetStream.
+func (e External) EndJetStream(tb testing.TB) {
+	tb.Helper()
+	if err := e.server.DisableJetStream(); err != nil {
+		tb.Fatal(err)
+	}
+}
+
 // Credential returns the file of a role's credential.
 func (e External) Credential(role permission.Role) string {
 	return serverconf.SeedFile(e.Credentials, role)

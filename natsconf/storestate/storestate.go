@@ -71,6 +71,19 @@ func (e *Error) Error() string {
 	}
 }
 
+// codeSealed is JetStream's refusal to store something in a sealed stream.
+const codeSealed jetstream.ErrorCode = 10109
+
+// Sealed reports whether an error is that of a store that takes nothing any more, since it is moved to
+// another one: a repeat gets it again.
+func Sealed(err error) bool {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.State == StateSealing || e.State == StateRetired
+	}
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && api.ErrorCode == codeSealed
+}
+
 func (e *Error) since() string { return e.At.UTC().Format(time.RFC3339) }
 
 const (

@@ -173,9 +173,10 @@ func (s *Store) ensure(ctx context.Context, c config.Store, log zerolog.Logger, 
 	return nil
 }
 
-// Waits logs why a start takes long.
+// Waits logs why a start takes long, also to a command's log, which has errors alone.
 func Waits(log zerolog.Logger) func(error) {
-	return func(err error) { log.Warn().Err(err).Msg("the start waits for the store") }
+	log = log.Level(min(log.GetLevel(), zerolog.WarnLevel))
+	return func(err error) { log.Warn().Err(err).Msg("waiting for the store") }
 }
 
 // bindAccounts also finds out whether the master key is the store's, and what its time is.

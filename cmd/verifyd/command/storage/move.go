@@ -44,7 +44,7 @@ func (m Move) Run(ctx context.Context, c command.Console) error {
 		if err != nil {
 			return err
 		}
-		to, err := store.Open(ctx, target, zerolog.New(c.Err).Level(zerolog.ErrorLevel), m.purpose(ctx, from))
+		to, err := store.Open(ctx, target, zerolog.New(c.Err).Level(zerolog.WarnLevel), m.purpose(ctx, from))
 		if errors.As(err, new(config.UsageError)) {
 			err = asFlags(err)
 		}
