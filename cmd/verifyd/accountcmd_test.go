@@ -107,13 +107,15 @@ func TestAccountCommands(t *testing.T) {
 		t.Errorf("link is %q", link)
 	}
 	linkID := regexp.MustCompile("link_[a-z0-9]{16}").FindString(said)
-	contains("login-link", said, "verifyd account revoke-login-link \"Harbor Guild\" "+linkID)
+	contains("login-link", said, "verifyd account revoke-login-link --data-dir "+dir+
+		" \"Harbor Guild\" "+linkID)
 	show, _ = do(0, "account", "show", "Harbor Guild")
 	contains("show with a link", show, "LOGIN LINK", linkID+"  developer")
 	_, said = do(0, "account", "revoke-login-link", "Harbor Guild", linkID)
 	contains("revoke-login-link", said, linkID, "Harbor Guild")
 	_, said = do(exitUsage, "account", "revoke-login-link", "Harbor Guild", linkID)
-	contains("revoking it twice", said, "LINK: no such login link", "verifyd account show \"Harbor Guild\"")
+	contains("revoking it twice", said, "LINK: no such login link",
+		"verifyd account show --data-dir "+dir+" \"Harbor Guild\"")
 	if show, _ := do(0, "account", "show", "Harbor Guild"); strings.Contains(show, linkID) {
 		t.Errorf("show after the link was taken back:\n%s", show)
 	}

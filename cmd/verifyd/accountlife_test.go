@@ -41,7 +41,7 @@ func TestKeyCreateMakesNoAccount(t *testing.T) {
 		}
 	}
 	if code, said := run("account", "create", "Harbor Guild", "--new-store"); code != 0 ||
-		!strings.Contains(said, `key create --account "Harbor Guild"`) {
+		!strings.Contains(said, "key create --data-dir "+dir+` --account "Harbor Guild"`) {
 		t.Fatalf("%d %s", code, said)
 	}
 	if code, said := run("key", "create", "--account", "Harbour Guild"); code != exitUsage ||
@@ -157,7 +157,7 @@ func TestAccountIsDisabledAndEnabled(t *testing.T) {
 	b := demo.NewBrowser()
 	at := atProvider(t, b, s.VerifyURL)
 	if code, _, said := r.run(t, "account", "disable", "Harbor Guild"); code != 0 ||
-		!strings.Contains(said, `verifyd account enable "Harbor Guild"`) {
+		!strings.Contains(said, "verifyd account enable --") || !strings.Contains(said, `"Harbor Guild"`) {
 		t.Fatalf("%d %s", code, said)
 	}
 	if _, answer := r.api().gone(t); !strings.Contains(answer, `"account_disabled"`) {

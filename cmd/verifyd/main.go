@@ -119,8 +119,13 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) (code int) {
 	}
 	parsed.BindTo(ctx, (*context.Context)(nil))
 	parsed.Bind(flags.NotesOn(parsed, errOut))
-	if err := parsed.Run(command.Console{Out: out, Err: errOut}); err != nil {
-		return fail(errOut, err)
+	given := flags.GivenTo(parsed)
+	c := command.Console{Out: out, Err: errOut, Reword: given.Text}
+	if parsed.Selected().Name != "serve" { // its log names settings for whoever reads it, not for a shell
+		c.Err = given.Writer(errOut)
+	}
+	if err := parsed.Run(c); err != nil {
+		return fail(errOut, given.Reworded(err))
 	}
 	return 0
 }

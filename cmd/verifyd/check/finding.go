@@ -27,19 +27,30 @@ type Finding struct {
 }
 
 // Survey collects findings.
-type Survey struct{ findings []Finding }
+type Survey struct {
+	Say func(string) string // rewords the findings that are added from then on; nil: they stay as they are
+
+	findings []Finding
+}
+
+func (s *Survey) add(l Level, area, do, detail string) {
+	if s.Say != nil {
+		detail, do = s.Say(detail), s.Say(do)
+	}
+	s.findings = append(s.findings, Finding{l, area, detail, do})
+}
 
 func (s *Survey) ok(area, format string, args ...any) {
-	s.findings = append(s.findings, Finding{LevelOK, area, fmt.Sprintf(format, args...), ""})
+	s.add(LevelOK, area, "", fmt.Sprintf(format, args...))
 }
 
 // Warn adds a finding that a person should look at, with what to do.
 func (s *Survey) Warn(area, do, format string, args ...any) {
-	s.findings = append(s.findings, Finding{LevelWarning, area, fmt.Sprintf(format, args...), do})
+	s.add(LevelWarning, area, do, fmt.Sprintf(format, args...))
 }
 
 func (s *Survey) err(area, do, format string, args ...any) {
-	s.findings = append(s.findings, Finding{LevelError, area, fmt.Sprintf(format, args...), do})
+	s.add(LevelError, area, do, fmt.Sprintf(format, args...))
 }
 
 // Worst returns the level of the worst finding.

@@ -25,8 +25,20 @@ import (
 	"verifyd/edge/account/accountstore"
 )
 
-// Console is where a command writes: results to out, everything else to err.
-type Console struct{ Out, Err io.Writer }
+// Console is where a command writes: results to Out, everything else to Err. Texts to Err are reworded for
+// who called it, as flags.Given does; those among the results are passed through Say.
+type Console struct {
+	Out, Err io.Writer
+	Reword   func(string) string // nil: texts stay as they are
+}
+
+// Say returns a text for people, reworded.
+func (c Console) Say(text string) string {
+	if c.Reword == nil {
+		return text
+	}
+	return c.Reword(text)
+}
 
 // Store is what the commands on a store share.
 type Store struct {

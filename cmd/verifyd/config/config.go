@@ -171,8 +171,12 @@ func (s Settings) NetworkConfig(c *Config, f *Faults) {
 			n.Kind = netsettings.KindOIDC
 		}
 		if _, err := network.New(n, network.Options{BaseURL: "https://verify.example.com"}); err != nil {
-			f.Add("network-issuer", err.Error(),
-				"one network needs VERIFYD_NETWORK_ISSUER or _KIND, _NAME, _CLIENT_ID and _CLIENT_SECRET")
+			f.Add("network-issuer", err.Error(), "one network needs VERIFYD_NETWORK_ISSUER and "+
+				"VERIFYD_NETWORK_NAME, or VERIFYD_NETWORK_KIND, with VERIFYD_NETWORK_CLIENT_ID and "+
+				"VERIFYD_NETWORK_CLIENT_SECRET")
+		}
+		if isPlaceholder(n.ClientSecret) {
+			f.Add("network-client-secret", notFilledIn, "set it to what the network shows with the client id")
 		}
 		c.Networks = append(c.Networks, n)
 	}
@@ -185,10 +189,18 @@ func (s Settings) NetworkConfig(c *Config, f *Faults) {
 	}
 	if c.Edge && len(c.Networks) == 0 && !s.DevNetwork && s.NetworksFile == "" {
 		f.Add("network-issuer", "no identity network is configured, so nobody could sign in",
-			"set it to an OpenID Connect issuer such as https://accounts.example.com, or set "+
-				"VERIFYD_NETWORKS_FILE; to try things out: --dev-network")
+			"set VERIFYD_NETWORK_KIND, such as discord, or VERIFYD_NETWORK_ISSUER to an OpenID Connect "+
+				"issuer such as https://accounts.example.com, with VERIFYD_NETWORK_CLIENT_ID and "+
+				"VERIFYD_NETWORK_CLIENT_SECRET; or set VERIFYD_NETWORKS_FILE; to try things out: "+
+				"--dev-network")
 	}
 }
+
+// notFilledIn is what is wrong with a secret that samples show.
+const notFilledIn = `the value has a "…", as in the samples: it was not filled in`
+
+// isPlaceholder reports whether a secret is what samples show in the place of one.
+func isPlaceholder(secret string) bool { return strings.Contains(secret, "…") || secret == "..." }
 
 // NetworksFile reads a YAML list of identity networks.
 func NetworksFile(f *Faults, path string) []netsettings.Settings {
@@ -201,6 +213,12 @@ func NetworksFile(f *Faults, path string) []netsettings.Settings {
 	networks, err := netsettings.ParseFile(b)
 	if err != nil {
 		f.Add("networks-file", err.Error(), "docs/NETWORKS.md shows a complete file")
+	}
+	for _, n := range networks {
+		if isPlaceholder(n.ClientSecret) {
+			f.Add("networks-file", fmt.Sprintf("network %s: client_secret: %s", n.NetworkID(), notFilledIn),
+				"set it to what the network shows with the client id")
+		}
 	}
 	return networks
 }

@@ -54,9 +54,9 @@ func (e Explain) Run(ctx context.Context, c command.Console) error {
 			}
 		}
 		if e.JSON {
-			return e.Print(c.Out, explanation.card(), explanation.timeline(entries))
+			return e.Print(c.Out, explanation.card(c), explanation.timeline(entries))
 		}
-		return explanation.write(c.Out, entries)
+		return explanation.write(c, entries)
 	})
 }
 
@@ -67,7 +67,7 @@ type explanation struct {
 	pause *pauses.Pause // of its receiver host; nil: it is not paused
 }
 
-func (s explanation) write(out io.Writer, entries []timeline.Entry) error {
+func (s explanation) write(c command.Console, entries []timeline.Entry) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Session %s: %s\n", s.ID, s.title())
 	fmt.Fprintf(&b, "User %s on %s", timeline.Legible(s.PlatformUserID), timeline.Legible(s.Platform))
@@ -86,17 +86,17 @@ func (s explanation) write(out io.Writer, entries []timeline.Entry) error {
 		}
 		fmt.Fprintf(&b, "%s  %s\n", e.At.UTC().Format("15:04:05.000"), s.Describe(e))
 	}
-	fmt.Fprintf(&b, "\n%s\n", s.advice())
-	_, err := io.WriteString(out, b.String())
+	fmt.Fprintf(&b, "\n%s\n", c.Say(s.advice()))
+	_, err := io.WriteString(c.Out, b.String())
 	return err
 }
 
 // card and timeline are for programs what write is for people.
-func (s explanation) card() *table.Table {
+func (s explanation) card(c command.Console) *table.Table {
 	t := table.NewCard("session", ":id", ":test", ":platform", ":platform_user_id", ":guild_id", ":state",
 		":reason", ":delivery", ":advice")
 	t.Add(s.ID, s.Test, s.Platform, s.PlatformUserID, s.GuildID, s.State, s.Reason, s.Delivery.State,
-		s.advice())
+		c.Say(s.advice()))
 	return t
 }
 

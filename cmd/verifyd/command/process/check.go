@@ -30,6 +30,7 @@ func (k Check) Run(ctx context.Context, c command.Console, notes flags.Notes) er
 	for _, n := range notes {
 		s.Warn("configuration", n.Right, "%s", n.Wrong)
 	}
+	s.Say = c.Say // what notes are about are variables
 	if k.Files != "" {
 		s.Files(k.Files)
 	} else {
