@@ -312,6 +312,14 @@ func TestStartWithoutANetworkOfUnknownIdentities(t *testing.T) {
 	}
 	must[*demo.Page](t)(b.Press(t.Context(), question, "decline"))
 	r.api().until(t, s.Session, "delivered")
+
+	r.stop()
+	alone := r.Config
+	alone.DevNetwork, alone.Networks = "", alone.Networks[len(alone.Networks)-1:]
+	if err := service.New(alone).Serve(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), `network "harbor"`) {
+		t.Errorf("with no other network it starts: %v", err)
+	}
 }
 
 // maxSoon bounds the wait for what arrives by a message, or after a pause of seconds.

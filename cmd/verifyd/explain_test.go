@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"io"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -366,5 +368,22 @@ func TestExplainOnAStoppedService(t *testing.T) {
 	}
 	if list := must[string](t)(c.command(t, "deliveries", "list")); !strings.Contains(list, v.ID) {
 		t.Errorf("list:\n%s", list)
+	}
+}
+
+// A token that begins with a dash is no flag, wherever it stands.
+func TestTokensOnTheCommandLine(t *testing.T) {
+	t.Parallel()
+	token := base64.RawURLEncoding.EncodeToString(append([]byte{0xfb, 0xef}, make([]byte, 30)...))
+	if !strings.HasPrefix(token, "--") {
+		t.Fatal(token)
+	}
+	id := string(must[sessions.ID](t)(sessions.ParseID(token)))
+	given := []string{"explain", token, "--json", "-", "--data-dir=x"}
+	if got := dashed(given); !slices.Equal(got, []string{"explain", id, "--json", "-", "--data-dir=x"}) {
+		t.Errorf("read as %q", got)
+	}
+	if given[1] != token {
+		t.Error("the caller's arguments were changed")
 	}
 }

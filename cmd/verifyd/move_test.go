@@ -19,7 +19,6 @@ import (
 	"verifyd/cmd/verifyd/demo"
 	"verifyd/natsconf/crashpoint"
 	"verifyd/natsconf/natstest"
-	"verifyd/natsconf/permission"
 )
 
 // moving is a service that is moved while users sign in.
@@ -256,16 +255,13 @@ func TestMoveToAServerWithoutJetStream(t *testing.T) {
 	if code, _, said := verifyd(t, "account", "create", "x", "--new-store", "--data-dir", dir); code != 0 {
 		t.Fatal(said)
 	}
-	e := natstest.StartExternal(t)
-	e.EndJetStream(t)
+	target := natstest.WithoutJetStream(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	var out, said buffer
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, []string{
-			"move", "--to", e.URL, "--to-creds", e.Credential(permission.RoleOperator), "--data-dir", dir,
-		}, &out, &said)
+		ended <- run(ctx, []string{"move", "--to", target, "--data-dir", dir}, &out, &said)
 	}()
 	expectText(t, &said, "waiting for the store")
 	interrupt()

@@ -57,7 +57,7 @@ func TestHostsCommand(t *testing.T) {
 		t.Errorf("%d POSTs to the paused host", n)
 	}
 	if _, out, _ := r.run(t, "explain", id); !strings.Contains(out, "paused") ||
-		!strings.Contains(out, "hosts resume "+host) {
+		!regexp.MustCompile(`verifyd hosts resume --data-dir \S+ `+regexp.QuoteMeta(host)).MatchString(out) {
 		t.Errorf("explain says nothing of the pause:\n%s", out)
 	}
 	if code, _, errOut := r.run(t, "hosts", "resume", host); code != 0 {

@@ -75,35 +75,48 @@ func Send(ctx context.Context, st Sessions, log Log, by access.Actor, ids []sess
 			return d, err
 		}
 	}
-	var failed error
+	q := requests{Done: d, st: st, by: by}
 	for _, a := range accounts {
-		missed := map[string]string{}
-		miss := func(why string, id sessions.ID) {
-			missed[why] = strings.TrimSpace(missed[why] + " " + string(id))
-		}
-		for _, id := range of[a] {
-			if failed != nil {
-				miss("not_requested", id)
-				continue
-			}
-			switch _, err := st.Resend(ctx, id, by.String()); {
-			case err == nil:
-				d.Asked = append(d.Asked, id)
-			case isSkipped(err):
-				d.Skipped = append(d.Skipped, id)
-				miss("skipped", id)
-			default:
-				failed = err
-				miss("uncertain", id)
-			}
-		}
-		if len(missed) > 0 {
+		if missed := q.request(ctx, of[a]); len(missed) > 0 {
 			missed["redrive"] = "in part"
-			failed = errors.Join(failed,
+			q.failed = errors.Join(q.failed,
 				log.Note(context.WithoutCancel(ctx), by, a, audit.CallbackSent, "", missed))
 		}
 	}
-	return d, failed
+	return q.Done, q.failed
+}
+
+// requests are those of one Send.
+type requests struct {
+	Done
+
+	st     Sessions
+	by     access.Actor
+	failed error // the first failure, after which nothing is requested
+}
+
+// request requests one more attempt of each session, and returns those of which none is requested, or may be,
+// by the reason.
+func (q *requests) request(ctx context.Context, ids []sessions.ID) (missed map[string]string) {
+	missed = map[string]string{}
+	for _, id := range ids {
+		why := "not_requested"
+		if q.failed == nil {
+			_, err := q.st.Resend(ctx, id, q.by.String())
+			switch {
+			case err == nil:
+				q.Asked = append(q.Asked, id)
+				continue
+			case isSkipped(err):
+				q.Skipped = append(q.Skipped, id)
+				why = "skipped"
+			default:
+				q.failed, why = err, "uncertain"
+			}
+		}
+		missed[why] = strings.TrimSpace(missed[why] + " " + string(id))
+	}
+	return missed
 }
 
 // isSkipped reports whether an error concerns one session alone.

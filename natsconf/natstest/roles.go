@@ -43,6 +43,14 @@ func StartExternal(tb testing.TB) External {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	e.server = serve(tb, o)
+	e.URL = e.server.ClientURL()
+	return e
+}
+
+// serve runs a server until the test ends.
+func serve(tb testing.TB, o *server.Options) *server.Server {
+	tb.Helper()
 	o.NoSigs = true
 	ns, err := server.NewServer(o)
 	if err != nil {
@@ -53,8 +61,7 @@ func StartExternal(tb testing.TB) External {
 	if !ns.ReadyForConnections(TestTimeout) {
 		tb.Fatal("the external server does not start")
 	}
-	e.URL, e.server = ns.ClientURL(), ns
-	return e
+	return ns
 }
 
 // configure writes the account's configuration.
@@ -83,12 +90,10 @@ func (e External) Reload(tb testing.TB) {
 	}
 }
 
-// EndJetStream makes it a server without JetStream.
-func (e External) EndJetStream(tb testing.TB) {
+// WithoutJetStream runs a server that has no JetStream, until the test ends, and returns its URL.
+func WithoutJetStream(tb testing.TB) (address string) {
 	tb.Helper()
-	if err := e.server.DisableJetStream(); err != nil {
-		tb.Fatal(err)
-	}
+	return serve(tb, &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true}).ClientURL()
 }
 
 // Credential returns the file of a role's credential.

@@ -4,6 +4,7 @@ import (
 	"crypto/cipher"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -96,8 +97,7 @@ func (r *Ring) Admit(next Key, at time.Time) ([]byte, error) {
 	if len(r.keys) == maxKeys {
 		return nil, fmt.Errorf("the master key was changed %d times, and cannot be changed again", maxKeys-1)
 	}
-	keys := append(r.keys[:len(r.keys):len(r.keys)], next)
-	return encodeRing(at, r.seals.Load(), keys[:len(r.keys)], keys)
+	return encodeRing(at, r.seals.Load(), r.keys, slices.Concat(r.keys, []Key{next}))
 }
 
 // Alone returns the ring, as it is stored, when only its last key opens the store, and seals.

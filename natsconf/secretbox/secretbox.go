@@ -256,7 +256,7 @@ func (b *Box) Seal(plain []byte, owner string) []byte {
 		key = int(b.seals.Load())
 	}
 	out := make([]byte, 1+nonceBytes, 1+nonceBytes+len(plain)+b.aeads[key].Overhead())
-	out[0] = byte(firstKey + key) //nolint:gosec // maxKeys
+	out[0] = byte(firstKey + key)
 	_, _ = rand.Read(out[1:])
 	return b.aeads[key].Seal(out, out[1:1+nonceBytes], plain, []byte(owner))
 }

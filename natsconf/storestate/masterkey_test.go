@@ -110,6 +110,9 @@ func TestKeysOpenTheStoreBetweenTwoWrites(t *testing.T) {
 	if !opened(t, c, old) || !opened(t, c, next) {
 		t.Error("a crash between two writes closes the store")
 	}
+	if r, err := storestate.OpenRing(t.Context(), c, old); err != nil || r.Newest() {
+		t.Errorf("the old key's process does not know that a later one opens the store: %v", err)
+	}
 	alone(t, c, next)
 	if opened(t, c, old) || !bytes.HasPrefix(checkOf(t, c), []byte("{")) {
 		t.Error("the change does not go on from there")

@@ -81,11 +81,8 @@ func (p *Program) serve(ctx context.Context, name string, s *web.Server) error {
 
 func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
 	networks, err := openNetworks(ctx, p)
-	if err != nil {
+	if err = cmp.Or(err, networks.lack()); err != nil {
 		return nil, err
-	}
-	if len(networks.live) == 0 && len(networks.missing) > 0 { // nobody could sign in
-		return nil, networks.missing[0].err
 	}
 	p.nets = networks
 	p.add("networks", networks.keeper(p.Config.Log))

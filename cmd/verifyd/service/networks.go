@@ -36,9 +36,9 @@ type missingNetwork struct {
 	err error
 }
 
-// lacks notes a network whose namespace could not be bound, if the others can do without it, and reports
+// leaveOut notes a network whose namespace could not be bound, if the others can do without it, and reports
 // whether they can.
-func (ns *networks) lacks(id string, err error, log zerolog.Logger) bool {
+func leaveOut(ns *networks, id string, err error, log zerolog.Logger) bool {
 	if !errors.Is(err, namespace.ErrUnreadable) {
 		return false
 	}
@@ -46,6 +46,14 @@ func (ns *networks) lacks(id string, err error, log zerolog.Logger) bool {
 		Msg("this edge starts without an identity network: whose its identities are cannot be read")
 	ns.missing = append(ns.missing, missingNetwork{id, err})
 	return true
+}
+
+// lack returns why nobody can sign in for live sessions; nil if somebody can.
+func (ns networks) lack() error {
+	if len(ns.live) > 0 || len(ns.missing) == 0 {
+		return nil
+	}
+	return ns.missing[0].err
 }
 
 // states yields the networks that users sign in with, by their ids, with why each cannot be used now.
@@ -126,7 +134,7 @@ func openNetworks(ctx context.Context, p *Program) (networks, error) {
 	var all networks
 	for _, s := range p.Config.Networks {
 		namespace, err := bindNamespace(ctx, p, s)
-		if all.lacks(s.NetworkID(), err, p.Config.Log) {
+		if leaveOut(&all, s.NetworkID(), err, p.Config.Log) {
 			continue
 		}
 		if err != nil {
@@ -174,7 +182,7 @@ func newNetwork(p *Program, s netsettings.Settings, namespace, returnPath string
 // addDevNetwork adds the dev network where it is wanted.
 func addDevNetwork(ctx context.Context, p *Program, all *networks, dev *devnetwork.Provider) error {
 	namespace, err := bindNamespace(ctx, p, dev.Settings())
-	if all.lacks(dev.Settings().NetworkID(), err, p.Config.Log) {
+	if leaveOut(all, dev.Settings().NetworkID(), err, p.Config.Log) {
 		return nil
 	}
 	if err != nil {

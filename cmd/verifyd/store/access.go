@@ -30,8 +30,8 @@ func CheckAccess(dataDir string) error {
 		return nil
 	}
 	dir := dataDir
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = real // neither the walk below nor chown -R follows a link
+	if target, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = target // neither the walk below nor chown -R follows a link
 	}
 	if absolute, err := filepath.Abs(dir); err == nil {
 		dir = absolute

@@ -34,7 +34,7 @@ type Rekey struct {
 // Run does one of the two steps. A repeat completes what was interrupted.
 func (r Rekey) Run(ctx context.Context, c command.Console) error {
 	return r.Use(ctx, c, command.WhyRecords, func(st *store.Store) (err error) {
-		text := ""
+		var text string
 		switch {
 		case r.Finish && !st.Ring.Newest():
 			return config.Usage(errors.New("--finish: this is the old master key; give the new one, in " +
