@@ -35,7 +35,7 @@ type api struct {
 type guard struct {
 	Config
 
-	unseen *limit.Places // requests whose key is not known, and may be in a moment
+	unseen *limit.Places // of requests whose key is not known, and may be in a moment
 }
 
 // authorize finds out whose request it is (contract §5; RFC 6750 §2.1). An address that has failed too often
@@ -94,15 +94,12 @@ const (
 	// the whole: new keys are seen five times a second.
 	unseenPause = 10 * time.Millisecond
 	unseenFor   = 2 * time.Second
-	// maxUnseen bounds the requests that wait so, a quarter of them of one address. What exceeds it is
-	// refused at once.
-	maxUnseen = 256
 )
 
 // lookupNew looks up a key that is not known once everything is known that was stored before the request. It
 // may have been made a moment ago. A made-up key costs the time, and no request to the store.
 func (g *guard) lookupNew(ctx context.Context, secret string) (account.Principal, error) {
-	release, err := g.unseen.Acquire(ownerShare(ctx, maxUnseen))
+	release, err := g.unseen.Acquire(limit.Request{Of: limit.SiteOf(web.EventFrom(ctx).ClientIP)})
 	if err != nil {
 		return account.Principal{}, account.ErrUnknownKey
 	}
@@ -193,10 +190,8 @@ func owner(event *web.RequestEvent) string {
 	return event.Owner
 }
 
-// ownerShare is the part of the places that the accounts of one owner may hold: a quarter.
-func ownerShare(ctx context.Context, places int) limit.Share {
-	return limit.Share{Of: owner(web.EventFrom(ctx)), Max: max(places/4, 1)}
-}
+// ofOwner is a request that counts by its owner.
+func ofOwner(ctx context.Context) limit.Request { return limit.Request{Of: owner(web.EventFrom(ctx))} }
 
 func storeProblem(err error) *problem.Problem { return request.StoreProblem(err) }
 

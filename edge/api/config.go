@@ -100,12 +100,10 @@ type Config struct {
 	Networks   []string              // ids of those that users sign in with
 	Levels     Levels                // what sessions ask to be proven
 	// whether an identity network proves who has an account on a platform; default: none does
-	Proves   func(platform string, test bool) bool
-	TestKeys bool // whether test keys are accepted; default: they get 401
-	// requests that wait for a session to change, at once; default 1,000, a quarter of it for one account
-	MaxWaiting int
-	// lists of sessions that are read at once; default 32, a quarter of it for one account
-	MaxListing int
+	Proves     func(platform string, test bool) bool
+	TestKeys   bool // whether test keys are accepted; default: they get 401
+	MaxWaiting int  // the size of limit.Pools.Changed; default: as there
+	MaxListing int  // that of limit.Pools.Lists; default: as there
 }
 
 // WithDefaults returns a copy with the defaults filled in.
@@ -129,12 +127,8 @@ func (c Config) WithDefaults() Config {
 		c.ListenBeat = listenBeat
 	}
 	c.Store = cmp.Or(c.Store, limit.NewWaiting(limit.DefaultStoreWait, limit.DefaultWaiting))
-	if c.MaxWaiting == 0 {
-		c.MaxWaiting = defaultMaxWaiting
-	}
-	if c.MaxListing == 0 {
-		c.MaxListing = defaultMaxListing
-	}
+	c.MaxWaiting = cmp.Or(c.MaxWaiting, limit.Pools.Changed.Size)
+	c.MaxListing = cmp.Or(c.MaxListing, limit.Pools.Lists.Size)
 	return c
 }
 

@@ -4,18 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
-	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 
 	"verifyd/edge/account"
 	"verifyd/edge/limit"
@@ -99,12 +95,12 @@ func (u *unseen) SeenSince(time.Time) bool {
 }
 
 // A key that is not known waits for new ones, within a bound: beyond so many it is refused at once, and when
-// its client leaves. One address that sends such keys leaves places to others.
+// its client leaves. One address that sends many keeps out no key of another's.
 func TestUnknownKeysWaitWithinABound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		keys := &unseen{endings: endings{"k": account.ErrUnknownKey}}
-		g := &guard{Config: Config{Keys: keys}, unseen: limit.NewPlaces(maxUnseen)}
+		g := &guard{Config{Keys: keys}, limit.NewPlaces(limit.Pools.NewKeys)}
 		began := time.Now()
 		if _, err := g.lookupNew(t.Context(), "k"); !errors.Is(err, account.ErrUnknownKey) ||
 			time.Since(began) != unseenFor {
@@ -115,36 +111,37 @@ func TestUnknownKeysWaitWithinABound(t *testing.T) {
 		if _, err := g.lookupNew(left, "k"); !errors.Is(err, account.ErrUnknownKey) {
 			t.Errorf("its client has left: %v", err)
 		}
-		look, err := web.New(web.Config{
-			Metrics: prometheus.NewRegistry(), Log: zerolog.Nop(), Routes: []web.Route{{
-				Method: http.MethodPost, Path: pathInit, Name: nameInit, Handler: http.HandlerFunc(
-					func(_ http.ResponseWriter, r *http.Request) { _, _ = g.lookupNew(r.Context(), "k") }),
-			}},
-		})
-		if err != nil {
-			t.Fatal(err)
+		hold := func(from string) (release func()) {
+			release, err := g.unseen.Acquire(limit.Request{Of: from})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return release
 		}
-		var waiting sync.WaitGroup
-		defer waiting.Wait()
-		expectWait := func(address string, want bool) {
-			t.Helper()
-			keys.asked.Store(0)
-			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, pathInit, nil)
-			r.RemoteAddr = address
-			waiting.Go(func() { look.ServeHTTP(httptest.NewRecorder(), r) })
-			synctest.Wait()
-			if waits := keys.asked.Load() > 0; waits != want {
-				t.Fatalf("%s waits: %t", address, waits)
+		for _, c := range []struct {
+			name, from string // the other ones' address
+			n          int
+			waits      bool
+		}{
+			{"of another address", "198.51.100.7", g.unseen.Each, true},
+			{"of the same", limit.SiteOf(netip.Addr{}), g.unseen.Each, false},
+			{"of all", "", g.unseen.Size, false},
+		} {
+			var held []func()
+			for range c.n {
+				held = append(held, hold(c.from))
+			}
+			for range 2 { // a refusal leaves as many places as before
+				keys.asked.Store(0)
+				if _, err := g.lookupNew(t.Context(), "k"); !errors.Is(err, account.ErrUnknownKey) ||
+					(keys.asked.Load() > 0) != c.waits {
+					t.Errorf("one more, with as many %s as may be: %v; it waited: %t", c.name, err,
+						keys.asked.Load() > 0)
+				}
+			}
+			for _, release := range held {
+				release()
 			}
 		}
-		const share = maxUnseen / 4
-		for i := range maxUnseen {
-			expectWait("192.0.2.1:443", i < share)
-			expectWait(fmt.Sprintf("[2001:db8:1:%x::1]:443", i), i < share) // an IPv6 site
-		}
-		for i := range maxUnseen - 2*share {
-			expectWait(fmt.Sprintf("198.51.100.%d:443", i), true)
-		}
-		expectWait("203.0.113.1:443", false)
 	})
 }

@@ -27,10 +27,6 @@ const (
 	// is a few hundred reads of the store.
 	defaultListed = 20
 	maxListed     = 100
-	// defaultMaxListing bounds the lists that are made at once: each may look through the store for as long
-	// as a request waits, and those of all edges do so at the same leader, in competition with the completion
-	// of sessions.
-	defaultMaxListing = 32
 	// retryListing is the Retry-After of a list beyond the bound: most take far less.
 	retryListing = time.Second
 )
@@ -80,7 +76,7 @@ func (a listings) answer(w http.ResponseWriter, r *http.Request) {
 
 // inSlot reads one page in a slot, which is free again before the answer is written: its client may be slow.
 func (a listings) inSlot(ctx context.Context, q lists.Query) (lists.Page, *problem.Problem) {
-	release, err := a.listing.Acquire(ownerShare(ctx, a.MaxListing))
+	release, err := a.listing.Acquire(ofOwner(ctx))
 	if err != nil {
 		return lists.Page{}, noListing(err)
 	}
@@ -106,7 +102,7 @@ func (a listings) list(ctx context.Context, q lists.Query) (lists.Page, error) {
 func (a listings) exportSessions(w http.ResponseWriter, r *http.Request, q lists.Query, f export.Format) {
 	var ended *problem.Problem
 	err := a.exports.Write(w, r, export.Export{
-		Format: f, Query: q, List: a.list, Of: []string{owner(web.EventFrom(r.Context()))},
+		Format: f, Query: q, List: a.list, Who: ofOwner(r.Context()),
 		May: func() error {
 			if _, ended = a.authorize(r); ended != nil {
 				return errKeyEnded

@@ -23,11 +23,6 @@ const (
 	listenBeat = 15 * time.Second
 	// listenWrite bounds the write of one line into the connection.
 	listenWrite = 10 * time.Second
-	// maxListeners bounds the listeners at one edge, listenersOfKey those of one key, and listenersOfAccount
-	// those of one owner's accounts, so that no keys keep others out.
-	maxListeners       = 500
-	listenersOfKey     = 5
-	listenersOfAccount = 50
 	// retryListeners is the Retry-After of one beyond the bound.
 	retryListeners = 10 * time.Second
 	// maxAnswerBytes bounds the detail and the body of an answer that are kept.
@@ -57,19 +52,16 @@ type listenAnswer struct {
 
 // acquireListener takes a place for a listener; if there is none, it returns why.
 func acquireListener(places *limit.Places, who account.Principal) (release func(), full *problem.Problem) {
-	key := limit.Share{Of: who.Key.ID, Max: listenersOfKey}
-	tenant := limit.Share{Of: who.Account.Owner(), Max: listenersOfAccount}
-	release, err := places.Acquire(key, tenant)
+	release, err := places.Acquire(limit.Request{Of: who.Account.Owner(), Part: who.Key.ID})
 	if err == nil {
 		return release, nil
 	}
 	detail := "There are too many listeners here just now, across all accounts."
 	switch share, ok := errors.AsType[*limit.ShareError](err); {
-	case ok && share.Share == key:
-		detail = fmt.Sprintf("At most %d can listen with one key.", listenersOfKey)
+	case ok && share.Of == who.Key.ID:
+		detail = fmt.Sprintf("At most %d can listen with one key.", share.Max)
 	case ok:
-		detail = fmt.Sprintf("At most %d can listen with the keys of one owner's accounts.",
-			listenersOfAccount)
+		detail = fmt.Sprintf("At most %d can listen with the keys of one owner's accounts.", share.Max)
 	}
 	return nil,
 		&problem.Problem{Code: problem.CodeTooManyListeners, Detail: detail, RetryAfter: retryListeners}

@@ -159,7 +159,7 @@ func TestListenIsForTestKeys(t *testing.T) {
 	} {
 		wantProblem(t, r.do(t, http.MethodPost, pathListen, "", "Authorization", "Bearer "+key), code)
 	}
-	for range listenersOfKey {
+	for range limit.Pools.Listeners.Part {
 		listenAt(t, r.server.Addr())
 	}
 	a := r.do(t, http.MethodPost, pathListen, "", "Authorization", "Bearer "+acmeTest)
@@ -300,7 +300,7 @@ func walkListen(t *testing.T, w waiter) {
 	if err := <-handed; err != nil {
 		t.Error(err)
 	}
-	for range listenersOfKey - 1 {
+	for range limit.Pools.Listeners.Part - 1 {
 		listenAt(t, w.server.Addr())
 	}
 	act(pathListen, acmeTest, "")
@@ -332,17 +332,17 @@ func walkListenToItsEnd(t *testing.T, w waiter) {
 
 // Keys cost nothing: an account with many of them still leaves slots for others, and its refusal says why.
 func TestListenersOfOneAccountLeaveRoom(t *testing.T) {
-	places := limit.NewPlaces(maxListeners)
+	places := limit.NewPlaces(limit.Pools.Listeners)
 	holder := func(name string, n int) account.Principal {
 		return account.Principal{
 			Key: account.Key{ID: fmt.Sprintf("key_%s_%d", name, n)}, Account: account.Account{ID: name},
 		}
 	}
 	var releases []func()
-	for n := range maxListeners {
+	for n := range places.Size {
 		release, full := acquireListener(places, holder("acc_a", n))
 		if full != nil {
-			if n != listenersOfAccount || !strings.Contains(full.Detail, "account") {
+			if n != places.Each || !strings.Contains(full.Detail, "account") {
 				t.Errorf("after %d: %s", n, full.Detail)
 			}
 			break
@@ -355,9 +355,9 @@ func TestListenersOfOneAccountLeaveRoom(t *testing.T) {
 	for _, release := range releases {
 		release()
 	}
-	for n := range maxListeners { // one is still accepted
+	for n := range places.Size { // one is still accepted
 		_, full := acquireListener(places, holder(fmt.Sprintf("acc_%d", n), 0))
-		if (full == nil) != (n < maxListeners-1) {
+		if (full == nil) != (n < places.Size-1) {
 			t.Fatalf("after the releases %d more listen: %+v", n, full)
 		}
 	}

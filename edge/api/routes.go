@@ -48,9 +48,10 @@ func New(c Config) (http.Handler, error) {
 		return nil, err
 	}
 	a := &api{
-		guard: guard{Config: c, unseen: limit.NewPlaces(maxUnseen)}, base: base, docs: docs,
-		waiting: limit.NewPlaces(c.MaxWaiting), listing: limit.NewPlaces(c.MaxListing),
-		listening: limit.NewPlaces(maxListeners), exports: export.NewAnswers(),
+		guard: guard{c, limit.NewPlaces(limit.Pools.NewKeys)}, base: base, docs: docs,
+		waiting:   limit.NewPlaces(limit.Pools.Changed.Sized(c.MaxWaiting)),
+		listing:   limit.NewPlaces(limit.Pools.Lists.Sized(c.MaxListing)),
+		listening: limit.NewPlaces(limit.Pools.Listeners), exports: export.NewAnswers(),
 	}
 	return web.New(web.Config{
 		Prefix: prefix, HTTPS: strings.HasPrefix(base, "https:"), Routes: a.routes(), Nowhere: c.Nowhere,

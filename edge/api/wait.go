@@ -20,9 +20,6 @@ import (
 const (
 	// maxWait bounds ?wait=, in seconds: longer than that, proxies on the way give up first.
 	maxWait = 60
-	// defaultMaxWaiting bounds the requests that wait at once: a tenth of the connections that a server takes
-	// by default.
-	defaultMaxWaiting = web.DefaultMaxConns / 10
 	// retryWaiting is the Retry-After of a request beyond the bound.
 	retryWaiting = 5 * time.Second
 	// waitMargin is how much longer a waiting request's connection lives than its wait and its reads, for the
@@ -62,7 +59,7 @@ func (a *api) await(w http.ResponseWriter, r *http.Request, first facts.View,
 	if settled(first) {
 		return first, nil
 	}
-	release, full := a.waiting.Acquire(ownerShare(r.Context(), a.MaxWaiting))
+	release, full := a.waiting.Acquire(ofOwner(r.Context()))
 	if full != nil {
 		return first, &problem.Problem{
 			Code:       problem.CodeTooManyWaiting,

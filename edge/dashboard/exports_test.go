@@ -1,11 +1,13 @@
 package dashboard_test
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"strings"
 	"testing"
 
+	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/browsertest"
 )
@@ -109,5 +111,51 @@ func TestExportEndsWithTheLogin(t *testing.T) {
 				t.Errorf("%d of %d sessions, cut off: %t", lines, all, cut)
 			}
 		})
+	}
+}
+
+// Ten pages of one person are kept up to date, and fifty of all accounts of an owner, whoever looks at them.
+func TestLivePagesAreBounded(t *testing.T) {
+	t.Parallel()
+	const ofPerson, ofOwner = 10, 50
+	r := newRig(t, setup{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	open := func(b *browser, live string) (status int) {
+		t.Helper()
+		resp, err := b.Client.Do(b.Request(http.MethodGet, live, "").WithContext(ctx))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = resp.Body.Close() })
+		return resp.StatusCode
+	}
+	pageOf := func(b *browser, a account.Account) (live string) {
+		t.Helper()
+		path := "/dashboard/sessions/" + string(r.session(a).ID)
+		return between(t, b.Get(path).Body, `data-live="`, `"`)
+	}
+	names := []string{"owner0", "owner1", "owner2", "owner3", "owner4", "owner5"}
+	guild, opened := r.owned("Guild", names...), 0
+	for _, name := range names {
+		b := r.as(name)
+		live, own := pageOf(b, guild), 0
+		for range ofPerson + 1 {
+			want := http.StatusOK
+			if own == ofPerson || opened == ofOwner {
+				want = http.StatusNoContent
+			}
+			status := open(b, live)
+			if status != want {
+				t.Fatalf("page %d of %s, of %d in all: %d, want %d", own+1, name, opened, status, want)
+			}
+			if status == http.StatusOK {
+				own, opened = own+1, opened+1
+			}
+		}
+	}
+	other := r.as("other")
+	if status := open(other, pageOf(other, r.owned("Lake Guild", "other"))); status != http.StatusOK {
+		t.Errorf("a page of another owner: %d", status)
 	}
 }

@@ -15,9 +15,6 @@
 //     by itself. It is kept per process and bounded in memory. For IPv6, all networks of a 48-bit site
 //     together have as much as eight of them. A return that the network vouched for gives its unit back.
 //     Codes that came to a browser that did not begin are stored as spent within a bound of their own.
-//   - Accounts of a person and keys of an account are counted in a list that is a moment behind. What is
-//     being made counts too (Making), so that no more are made at once than one after the other. It is kept
-//     per process.
 //   - The quota is exact over any number of edges. One counter per account and UTC month lives in the stream
 //     USAGE, and the acknowledgement of an increment carries the new total: a caller that reads a total above
 //     the quota has no unit.
@@ -27,7 +24,7 @@
 //     them at a stop. A crash can cost an account one such block.
 //   - A unit in doubt counts as used. No answer, a crash or a lost give-back may cost an account a unit;
 //     nothing hands out more than the quota.
-//   - Bounded places (Places, Waiting) are counted by owner: what one person's accounts use counts together,
-//     and always leaves a place for who has none.
+//   - Bounded places are one mechanism (Places), and their figures one table (Pools). They are counted by
+//     owner: what one person's accounts use counts together, and always leaves a place for who has none.
 //   - A refusal is cheap: an account that is over its quota is not looked up again for a second.
 package limit

@@ -41,7 +41,7 @@ func TestPlacesToWait(t *testing.T) {
 			t.Errorf("after 5 s it waits until %s", end)
 		}
 		done()
-		time.Sleep(2 * waitsAfter) // of the bubble
+		time.Sleep(2 * Pools.Store.Aged) // of the bubble
 		if _, _, err := w.Begin(t.Context(), Request{}); !errors.Is(err, ErrNoPlace) {
 			t.Errorf("beside %d who wait: %v", len(leave), err)
 		}
@@ -59,8 +59,9 @@ func TestPlacesToWait(t *testing.T) {
 		for _, done := range leave[limit+1:] {
 			done()
 		}
-		if w.all.all != 0 || len(w.all.began) != 0 || len(w.of) != 0 {
-			t.Errorf("%+v are left, of %v", w.all, w.of)
+		time.Sleep(2 * Pools.Store.Aged) // nothing counts late
+		if w.places.all != 0 || len(w.places.of) != 0 {
+			t.Errorf("%d are left, of %v", w.places.all, w.places.of)
 		}
 	})
 }
@@ -72,7 +73,7 @@ func TestPlacesToWaitAreShared(t *testing.T) {
 	for name, burst := range map[string]int{"one after the other": 1, "at once": 200} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				const limit = 40
+				const limit, kept = 40, 5
 				w := NewWaiting(time.Hour, limit)
 				waits := func(of string, must bool) bool {
 					_, done, err := w.Begin(t.Context(), Request{Of: of, Must: must})
@@ -81,7 +82,7 @@ func TestPlacesToWaitAreShared(t *testing.T) {
 					}
 					return err == nil
 				}
-				old := func() { time.Sleep(2 * waitsAfter) } // of the bubble
+				old := func() { time.Sleep(2 * Pools.Store.Aged) } // of the bubble
 				n := 0
 				for range max(limit, burst) {
 					if waits("greedy", true) {
@@ -102,7 +103,7 @@ func TestPlacesToWaitAreShared(t *testing.T) {
 					}
 					old()
 				}
-				if want := limit - limit/2 - limit/reserve; others != want {
+				if want := limit - limit/2 - kept; others != want {
 					t.Errorf("%d others wait beside it, want %d", others, want)
 				}
 				starts := 0
@@ -112,12 +113,38 @@ func TestPlacesToWaitAreShared(t *testing.T) {
 					}
 					old()
 				}
-				if starts != limit/reserve {
-					t.Errorf("%d starts wait beside them, want %d", starts, limit/reserve)
+				if starts != kept {
+					t.Errorf("%d starts wait beside them, want %d", starts, kept)
 				}
 			})
 		})
 	}
+}
+
+// However many there are who each take what they can get, a newcomer finds a place to wait: 128 of them take
+// all, where ten did.
+func TestGreedyCrowdLeavesPlacesToWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := NewWaiting(time.Hour, DefaultWaiting)
+		n := 0
+		for greedy := range 127 {
+			for {
+				_, done, err := w.Begin(t.Context(), Request{Of: strconv.Itoa(greedy), Must: true})
+				if err != nil {
+					break
+				}
+				n++
+				t.Cleanup(done)
+				time.Sleep(Pools.Store.Aged + 1) // of the bubble
+			}
+		}
+		_, done, err := w.Begin(t.Context(), Request{Of: "newcomer", Must: true})
+		if err != nil {
+			t.Fatalf("a newcomer has no place beside %d: %v", n, err)
+		}
+		done()
+	})
 }
 
 // deaf loses every third answer.

@@ -212,12 +212,15 @@ func (r *rig) breakToken() string {
 	return token
 }
 
+// maxOfAddress is how many requests of one address may be in progress.
+var maxOfAddress = limit.Pools.Managing.Each
+
 // crowded runs do while this address has the maximum of concurrent requests.
 func (r *rig) crowded(do func()) {
 	r.t.Helper()
 	for range maxOfAddress {
-		release, err := r.handler.places.Acquire(limit.Share{
-			Of: limit.SiteOf(netip.MustParseAddr("127.0.0.1")), Max: maxOfAddress,
+		release, err := r.handler.places.Acquire(limit.Request{
+			Of: limit.SiteOf(netip.MustParseAddr("127.0.0.1")),
 		})
 		if err != nil {
 			r.t.Fatal(err)

@@ -32,7 +32,8 @@ func New(c Config) (*Handler, error) {
 		c.Networks = func() []Network { return nil }
 	}
 	return &Handler{
-		Config: c, places: limit.NewPlaces(maxRequests), repeats: repeats{c.Conn, c.Key.Box(answerUse)},
+		Config: c, places: limit.NewPlaces(limit.Pools.Managing),
+		repeats: repeats{c.Conn, c.Key.Box(answerUse)},
 	}, nil
 }
 
@@ -68,7 +69,8 @@ func (h *Handler) handle(o operation) http.Handler {
 
 func (h *Handler) answer(o operation, r *http.Request) (answer, *problem.Problem) {
 	event := web.EventFrom(r.Context())
-	release, err := h.places.Acquire(limit.Share{Of: limit.SiteOf(event.ClientIP), Max: maxOfAddress})
+	who := limit.Request{Of: limit.SiteOf(event.ClientIP), Must: true}
+	release, err := h.places.Acquire(who)
 	if err != nil {
 		return answer{}, &problem.Problem{
 			Code: problem.CodeUnavailable, Detail: "Too many requests to the management interface are in " +
@@ -76,9 +78,7 @@ func (h *Handler) answer(o operation, r *http.Request) (answer, *problem.Problem
 		}
 	}
 	defer release()
-	ctx, done, err := h.Store.Begin(r.Context(), limit.Request{
-		Of: limit.SiteOf(event.ClientIP), Must: true,
-	})
+	ctx, done, err := h.Store.Begin(r.Context(), who)
 	if err != nil {
 		return answer{}, request.StoreProblem(err)
 	}
@@ -141,15 +141,6 @@ func (h *Handler) identify(ctx context.Context, r *http.Request) (grant.Grant, *
 		return token, nil
 	}
 }
-
-const (
-	// maxRequests bounds the concurrent requests of a process. Each costs reads of the store's leader before
-	// its token is known to be valid.
-	maxRequests = 32
-	// maxOfAddress bounds those of one address, or IPv6 site, so that somebody who guesses tokens does not
-	// keep others out.
-	maxOfAddress = 8
-)
 
 //go:embed openapi.yaml
 var document []byte

@@ -17,6 +17,7 @@ import (
 
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/entry"
+	"verifyd/edge/limit"
 	"verifyd/natsconf"
 	"verifyd/natsconf/once"
 	"verifyd/natsconf/topology"
@@ -40,7 +41,7 @@ type Log struct {
 
 	conn  *natsconf.Conn
 	now   func() time.Time
-	turns turns
+	turns *limit.Places
 }
 
 // maxRecords bounds the records of one account, each of about 2.5 KB and kept for 400 days: 50 changes a day.
@@ -49,7 +50,7 @@ const maxRecords = 20_000
 
 // New returns a log; now is the clock of the process that makes changes.
 func New(c *natsconf.Conn, now func() time.Time) *Log {
-	return &Log{conn: c, now: now, Most: maxRecords, turns: turns{of: map[string]*turn{}}}
+	return &Log{conn: c, now: now, Most: maxRecords, turns: limit.NewPlaces(limit.Pools.Turns)}
 }
 
 // Instant returns the instant of a change, as it is stored.

@@ -9,8 +9,9 @@
 //     own, and no part of a delivery waits for it.
 //  3. If the account names an address, it is posted there at least once, until the address answers with a 2xx
 //     status or a day has passed. Every try has the notice's id as its webhook-id.
-//  4. An account has at most one POST under way, and waits after a failed one before the next: an address
-//     that does not answer costs the others at most a place for the length of a try.
+//  4. An account has at most one POST under way, all accounts of an owner two, and an account waits after a
+//     failed one before the next: an address that does not answer costs the others at most a place for the
+//     length of a try, and those of one person two.
 //  5. A notice has no secret, no key and nothing of a user in it: ids, hosts, figures, and members' names.
 //
 // Events that one process alone knows (a receiver fails, an outcome is unknown) become notices as soon as

@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/edge/account"
+	"verifyd/edge/limit"
 	"verifyd/natsconf"
 	"verifyd/natsconf/topology"
 )
@@ -20,15 +21,14 @@ import (
 const (
 	// tryFor is how long a notice is tried: one that was not accepted within a day is read on the dashboard.
 	tryFor = 24 * time.Hour
-	// places is how many POSTs of notices one process has under way.
-	places = 8
 	// tryWithin bounds one POST, whatever its client allows itself. It is below the consumer's AckWait.
 	tryWithin = 20 * time.Second
 	// minPause and maxPause bound the pause after a POST that failed. In between it is half of the notice's
 	// age, so that a day has some twenty tries.
 	minPause, maxPause = 5 * time.Second, time.Hour
-	// busyPause is the pause before an account's next notice is tried again while one is under way.
-	busyPause = time.Second
+	// busyPause is the pause before an account's next notice is tried again while one is under way, and
+	// ownerPause while its owner has as many as may be: there may be thousands that come back so.
+	busyPause, ownerPause = time.Second, tryWithin / 2
 )
 
 // Directory knows accounts and their signing secrets; a *keymirror.Mirror.
@@ -62,18 +62,17 @@ type SenderConfig struct {
 type Sender struct {
 	c      SenderConfig
 	posts  *prometheus.CounterVec
-	places chan struct{}
+	places *limit.Places
 
 	mu   sync.Mutex
-	busy map[string]bool      // by account: whether a POST is under way
-	held map[string]time.Time // by account: until when none is begun
+	held map[string]time.Time // by account: until when no POST is begun
 }
 
 // NewSender returns a sender. Nothing is posted until it is served.
 func NewSender(c SenderConfig) *Sender {
 	c.MinPause = cmp.Or(c.MinPause, minPause)
 	s := &Sender{
-		c: c, places: make(chan struct{}, places), busy: map[string]bool{}, held: map[string]time.Time{},
+		c: c, places: limit.NewPlaces(limit.Pools.Notices), held: map[string]time.Time{},
 		posts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "verifyd_notices_total",
 			Help: "Notices to accounts, by what became of a try: delivered, failed, or given_up after a day.",
@@ -91,36 +90,33 @@ func (s *Sender) Serve(ctx context.Context) error {
 	var posting sync.WaitGroup
 	defer posting.Wait()
 	return consume(ctx, s.c.Conn, topology.ConsumerNotices, func(m jetstream.Msg) {
-		n, p, ok := s.prepare(m)
+		n, p, owner, ok := s.prepare(m)
 		if !ok {
 			return
 		}
-		select {
-		case s.places <- struct{}{}:
-		case <-ctx.Done():
-			s.release(n.Account, time.Time{})
-			_ = m.Nak()
+		release, wait := s.hold(ctx, n.Account, owner)
+		if wait > 0 {
+			_ = m.NakWithDelay(jittered(wait))
 			return
 		}
 		posting.Go(func() {
-			defer func() { <-s.places }()
+			defer release()
 			s.post(ctx, m, n, p)
 		})
 	})
 }
 
-// prepare decides whether a message is to be posted now, and otherwise settles it. If ok, the account is held
-// until release.
-func (s *Sender) prepare(m jetstream.Msg) (n Notice, p Post, ok bool) {
+// prepare decides whether a message is to be posted, and otherwise settles it.
+func (s *Sender) prepare(m jetstream.Msg) (n Notice, p Post, owner string, ok bool) {
 	n, err := decode(m.Subject(), m.Data())
 	switch {
 	case errors.Is(err, natsconf.ErrNewer):
 		_ = m.NakWithDelay(time.Minute) // a dispatcher of that build takes it
-		return n, p, false
+		return n, p, "", false
 	case err != nil:
 		s.c.Log.Error().Err(err).Msg("a notice cannot be read")
 		_ = m.TermWithReason("it cannot be read")
-		return n, p, false
+		return n, p, "", false
 	}
 	a, known := s.c.Directory.Account(n.Account)
 	secrets, signs := s.c.Directory.SigningSecrets(n.Account)
@@ -132,46 +128,50 @@ func (s *Sender) prepare(m jetstream.Msg) (n Notice, p Post, ok bool) {
 				Msg("a notice was not taken within a day; its account reads it on the dashboard")
 		}
 		_ = m.Ack()
-		return n, p, false
+		return n, p, "", false
 	case !known || !a.InService() || a.NoticeURL == "" || !signs:
 		_ = m.Ack() // it is shown only on the dashboard
-		return n, p, false
+		return n, p, "", false
 	}
 	body, err := n.Body()
 	if err != nil {
 		_ = m.TermWithReason("it cannot be written")
-		return n, p, false
+		return n, p, "", false
 	}
-	if wait := s.hold(n.Account); wait > 0 {
-		_ = m.NakWithDelay(jittered(wait))
-		return n, p, false
-	}
-	return n, Post{URL: a.NoticeURL, ID: n.ID, Body: body, Secrets: secrets}, true
+	return n, Post{URL: a.NoticeURL, ID: n.ID, Body: body, Secrets: secrets}, a.Owner(), true
 }
 
-// hold takes the account's one place, or returns when to ask again.
-func (s *Sender) hold(account string) (wait time.Duration) {
-	now := time.Now()
+// hold takes a place for a POST of an account, or returns when to ask again. It waits only while others have
+// all places.
+func (s *Sender) hold(ctx context.Context, account, owner string) (release func(), wait time.Duration) {
+	who := limit.Request{Of: owner, Part: account}
+	release, err := s.places.Acquire(who)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.busy[account] {
-		return busyPause
+	wait = time.Until(s.held[account]) // set before the place of the POST that failed was free
+	s.mu.Unlock()
+	share, full := errors.AsType[*limit.ShareError](err)
+	switch {
+	case wait > 0:
+		release()
+	case full && share.Of == account:
+		wait = busyPause
+	case full:
+		wait = ownerPause
+	case err != nil:
+		if release, err = s.places.Wait(ctx, who); err != nil {
+			wait = busyPause
+		}
 	}
-	if wait = s.held[account].Sub(now); wait > 0 {
-		return wait
-	}
-	s.busy[account] = true
-	return 0
+	return release, wait
 }
 
-// release lets the account's next POST begin, from an instant on; zero: at once.
-func (s *Sender) release(account string, from time.Time) {
+// putOff lets the account's next POST begin from an instant on; zero: at once.
+func (s *Sender) putOff(account string, until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.busy, account)
 	delete(s.held, account)
-	if !from.IsZero() {
-		s.held[account] = from
+	if !until.IsZero() {
+		s.held[account] = until
 	}
 }
 
@@ -186,14 +186,14 @@ func (s *Sender) post(ctx context.Context, m jetstream.Msg, n Notice, p Post) {
 	if err == nil {
 		s.posts.WithLabelValues("delivered").Inc()
 		line.Msg("notice posted")
-		s.release(n.Account, time.Time{})
+		s.putOff(n.Account, time.Time{})
 		_ = m.Ack()
 		return
 	}
 	pause := s.pause(s.c.Now().Sub(n.At))
 	s.posts.WithLabelValues("failed").Inc()
 	line.Err(err).Dur("next", pause).Msg("notice not taken")
-	s.release(n.Account, time.Now().Add(pause))
+	s.putOff(n.Account, time.Now().Add(pause))
 	_ = m.NakWithDelay(pause)
 }
 

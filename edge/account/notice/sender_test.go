@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -18,6 +19,7 @@ import (
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/accountstore"
 	"verifyd/edge/account/keymirror"
+	"verifyd/edge/limit"
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/secretbox"
@@ -118,8 +120,8 @@ func newService(t *testing.T) *service {
 }
 
 // account creates an account whose notices are sent to an address; empty: nowhere.
-func (s *service) account(t *testing.T, name, address string) account.Account {
-	a, err := s.accounts.CreateAccount(t.Context(), operator, name)
+func (s *service) account(t *testing.T, name, address string, owners ...account.Member) account.Account {
+	a, err := s.accounts.CreateAccount(t.Context(), operator, name, owners...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,6 +215,29 @@ func TestHangingAddressDelaysNoOther(t *testing.T) {
 	natstest.Await(t, "the good one's", func() bool { _, taken := good.seen(); return len(taken) == 3 })
 	if tries, _ := bad.seen(); tries != 1 {
 		t.Errorf("%d POSTs to the address that hangs", tries)
+	}
+}
+
+// The accounts of one person have two POSTs in progress, however many of them have an address that hangs, and
+// keep no other's notices waiting.
+func TestHangingAddressesOfOneOwnerDelayNoOther(t *testing.T) {
+	t.Parallel()
+	s, bad, good := newService(t), newReceiver(t), newReceiver(t)
+	hung := make(chan struct{})
+	defer close(hung)
+	bad.hang = hung
+	store := NewStore(s.conn)
+	for i := range limit.Pools.Notices.Size {
+		a := s.account(t, fmt.Sprint("Bad ", i), bad.URL, account.Member{Network: "example", Subject: "ada"})
+		raise(t, store, New(a.ID, SecretRotated, "1", time.Now(), "", nil))
+	}
+	b := s.account(t, "Good", good.URL)
+	s.process(t, bad.post) // both have a certificate that this client trusts
+	natstest.Await(t, "the bad ones to hang", func() bool { tries, _ := bad.seen(); return tries >= 2 })
+	raise(t, store, New(b.ID, SecretRotated, "1", time.Now(), "", nil))
+	natstest.Await(t, "the good one's", func() bool { _, taken := good.seen(); return len(taken) == 1 })
+	if tries, _ := bad.seen(); tries != 2 {
+		t.Errorf("%d POSTs to the addresses that hang", tries)
 	}
 }
 

@@ -99,7 +99,7 @@ func New(s *site.Site, c Config) (*Handler, error) {
 	}
 	d := deps{s, c}
 	return &Handler{
-		d, sessionPages{d, limit.NewPlaces(maxStreams), export.NewAnswers()}, signingPages{d},
+		d, sessionPages{d, limit.NewPlaces(limit.Pools.LivePages), export.NewAnswers()}, signingPages{d},
 	}, nil
 }
 

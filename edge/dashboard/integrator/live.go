@@ -19,11 +19,6 @@ import (
 )
 
 const (
-	// maxStreams bounds the pages that one process keeps up to date at once; the others work as without a
-	// script.
-	maxStreams = 200
-	// maxStreamsEach bounds those of one visitor.
-	maxStreamsEach = 10
 	// streamLife bounds one answer; the browser asks again by itself.
 	streamLife = 5 * time.Minute
 	// streamPause is the interval between reads without a change: an expiry is no fact that the watch would
@@ -37,7 +32,7 @@ const (
 // "changed" reports that the page has changed since it was rendered, "settled" that it will not change any
 // more; the script fetches the page itself.
 func (h sessionPages) live(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	release, err := h.streams.Acquire(limit.Share{Of: v.Person(), Max: maxStreamsEach})
+	release, err := h.streams.Acquire(limit.Request{Of: v.Account.Owner(), Part: v.Person()})
 	if err != nil {
 		w.WriteHeader(http.StatusNoContent) // tells the browser not to ask again
 		return

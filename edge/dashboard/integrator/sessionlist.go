@@ -25,7 +25,7 @@ import (
 type sessionPages struct {
 	deps
 
-	streams *limit.Places // of pages with live updates, by visitor
+	streams *limit.Places // of pages with live updates
 	exports *export.Answers
 }
 
@@ -132,7 +132,7 @@ func (h sessionPages) export(w http.ResponseWriter, r *http.Request, v site.Visi
 	err := h.exports.Write(w, r, export.Export{
 		Format: f, Query: h.query(v.Account.ID, h.readFilters(values, v.Account.ID)), List: h.listPage,
 		May:  func() error { return h.StillMay(r, v, access.ActionExport) },
-		Of:   v.Owners(),
+		Who:  v.Asks(),
 		File: f.File(),
 	})
 	switch {

@@ -12,7 +12,6 @@ import (
 	"embed"
 	"errors"
 	"net/http"
-	"sync"
 	"time"
 
 	"verifyd/edge/account"
@@ -71,8 +70,7 @@ type Handler struct {
 
 	config Config
 	rate   *limit.Rates // of logos, by account
-	// logos are read one at a time: each may take some tens of megabytes for a moment.
-	logos sync.Mutex
+	logos  *limit.Places
 }
 
 // New returns the handler.
@@ -84,5 +82,5 @@ func New(s *site.Site, c Config) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Handler{Site: s, config: c, rate: rate}, nil
+	return &Handler{s, c, rate, limit.NewPlaces(limit.Pools.Logos)}, nil
 }

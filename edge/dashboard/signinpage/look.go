@@ -1,6 +1,7 @@
 package signinpage
 
 import (
+	"context"
 	"mime/multipart"
 	"net/http"
 	"net/url"
@@ -15,6 +16,7 @@ import (
 	looks "verifyd/edge/branding"
 	"verifyd/edge/dashboard/form"
 	"verifyd/edge/dashboard/site"
+	"verifyd/edge/limit"
 	"verifyd/edge/page"
 	"verifyd/edge/web"
 )
@@ -170,7 +172,7 @@ func (h *Handler) setLook(w http.ResponseWriter, r *http.Request, v site.Visit) 
 				branding.AccentDark: &to.AccentDark,
 			}[s.name] = &value
 		}
-		picture, err := h.picture(file, f)
+		picture, err := h.picture(r.Context(), file, f)
 		if err != nil {
 			return err
 		}
@@ -183,7 +185,8 @@ func (h *Handler) setLook(w http.ResponseWriter, r *http.Request, v site.Visit) 
 
 // picture returns the logo that a form uploads, or an empty one if it removes the logo; nil if it does
 // neither.
-func (h *Handler) picture(file *multipart.FileHeader, f *form.Form) (**branding.Logo, error) {
+func (h *Handler) picture(ctx context.Context, file *multipart.FileHeader,
+	f *form.Form) (**branding.Logo, error) {
 	var l *branding.Logo
 	if file == nil {
 		if f.Text(fieldNoLogo) == "" {
@@ -194,8 +197,11 @@ func (h *Handler) picture(file *multipart.FileHeader, f *form.Form) (**branding.
 	if err := logo.CheckSize(file.Size); err != nil {
 		return nil, &input.Error{Field: fieldLogo, Detail: err.Error()}
 	}
-	h.logos.Lock()
-	defer h.logos.Unlock()
+	release, err := h.logos.Wait(ctx, limit.Request{})
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	data, err := page.ReadFile(file)
 	if err != nil {
 		return nil, err

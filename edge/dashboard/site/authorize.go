@@ -242,15 +242,11 @@ func (s *Site) Submit(action access.Action, next Page) http.Handler {
 	}))
 }
 
-// maxUploads bounds the forms with files that are read at once, each with some megabytes in memory. An
-// owner of accounts and a person send one at a time.
-const maxUploads = 8
-
 // Upload is Mutate for a form with files, of at most so many bytes with its fields, which have as many as
 // other forms. It is read once the sender is known to be allowed.
 func (s *Site) Upload(action access.Action, maxBytes int64, next Page) http.Handler {
 	return s.own(s.Read(action, func(w http.ResponseWriter, r *http.Request, v Visit) {
-		release, err := s.uploads.Acquire(v.shares(1)...)
+		release, err := s.uploads.Acquire(v.Asks())
 		if err != nil {
 			w.Header().Set("Retry-After", "1")
 			s.DrawProblem(w, &v, problemTooManyUploads)
@@ -341,7 +337,7 @@ func (s *Site) Fail(w http.ResponseWriter, r *http.Request, v *Visit, err error)
 		s.DrawProblem(w, v, ProblemForbidden)
 	case errors.Is(err, access.ErrLogFull):
 		s.DrawProblem(w, v, problemLogFull)
-	case noSlot(err):
+	case errors.Is(err, limit.ErrNoPlace):
 		w.Header().Set("Retry-After", "1")
 		s.DrawProblem(w, v, problemTooManyLists)
 	case errors.Is(err, natsconf.ErrUncertain):
@@ -351,12 +347,6 @@ func (s *Site) Fail(w http.ResponseWriter, r *http.Request, v *Visit, err error)
 		web.EventFrom(r.Context()).Err = err
 		s.DrawProblem(w, v, problemUnavailable)
 	}
-}
-
-// noSlot reports whether an error is one of limit.Places.Acquire.
-func noSlot(err error) bool {
-	_, ok := errors.AsType[*limit.ShareError](err)
-	return ok || errors.Is(err, limit.ErrNoPlace)
 }
 
 func forbidden(s *Site, w http.ResponseWriter, v Visit, action access.Action) {

@@ -81,7 +81,8 @@ func New(c Config) (*Site, error) {
 	c.Store = cmp.Or(c.Store, limit.NewWaiting(limit.DefaultStoreWait, limit.DefaultWaiting))
 	s := &Site{
 		Config: c, Base: base, Prefix: prefix, HTTPS: strings.HasPrefix(base, "https:"),
-		uploads: limit.NewPlaces(maxUploads), slots: newSlots(), storeWait: storeWait{c.Store},
+		uploads: limit.NewPlaces(limit.Pools.Uploads), storeWait: storeWait{c.Store},
+		slots: slots{limit.NewPlaces(limit.Pools.PageLists), limit.NewPlaces(limit.Pools.OperatorLists)},
 	}
 	if s.rates, err = newRates(); err != nil {
 		return nil, err

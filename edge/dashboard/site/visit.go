@@ -1,8 +1,6 @@
 package site
 
 import (
-	"slices"
-
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/grant"
@@ -42,16 +40,8 @@ func (v Visit) Person() string {
 	return v.Login.LinkID + access.Identity{Network: v.Login.Network, Subject: v.Login.Subject}.Person()
 }
 
-// Owners are those whose bounds the visit counts towards: the account's owner, and the person.
-func (v Visit) Owners() []string { return slices.Compact([]string{v.Account.Owner(), v.Person()}) }
-
-// shares are the owners' parts of places, each of that size.
-func (v Visit) shares(each int) (shares []limit.Share) {
-	for _, owner := range v.Owners() {
-		shares = append(shares, limit.Share{Of: owner, Max: each})
-	}
-	return shares
-}
+// Asks returns whose a bounded place is that the visit asks for: the account's owner's, and the person's.
+func (v Visit) Asks() limit.Request { return limit.Request{Of: v.Account.Owner(), And: v.Person()} }
 
 // Who is what the visitor is called.
 func (v Visit) Who() string {
