@@ -5,6 +5,7 @@
 //
 //	login, link, invite              by an identity network, an operator's login link, an invite
 //	new-account, account, logout     which account, and the end of a login
+//	logins                           whoever is logged in sees their logins, and ends any of them
 //	keys, new-key                    API keys: list, create (shown once), roll, revoke
 //	sessions, search, export         what happened, to which callbacks; send again; live
 //	callbacks                        what was not delivered: send again, mark as seen; a test callback
@@ -18,8 +19,9 @@
 // The law:
 //
 //  1. A login is a random token in a cookie; the store holds its digest (package logins). It ends after 12
-//     hours, at logout, and with "log out everywhere"; after that the cookie is worthless. Attempts to log in
-//     belong to the browser that began them, and are bounded by address (limit.Attempts).
+//     hours, at logout, by its owner in another browser, and with "log out everywhere"; after that the cookie
+//     is worthless. Attempts to log in belong to the browser that began them, and are bounded by address
+//     (limit.Attempts).
 //  2. Every page reads the account from the store's leader: a member who was removed or got another role sees
 //     that at the next request. An action that a role may not take is not offered, and is refused if
 //     requested (403). Another account's data does not exist (404).

@@ -268,7 +268,7 @@ func TestFormsOfOtherSites(t *testing.T) {
 	b := r.as("olga")
 	for _, path := range []string{
 		"/dashboard/login", "/dashboard/link", "/dashboard/invite", "/dashboard/new-account",
-		"/dashboard/account", "/dashboard/logout", "/dashboard/new-key",
+		"/dashboard/account", "/dashboard/logout", "/dashboard/logins/end", "/dashboard/new-key",
 		"/dashboard/keys/x/roll", "/dashboard/keys/x/revoke", "/dashboard/sessions/x/resend",
 		"/dashboard/signing/reveal", "/dashboard/signing/rotate",
 		"/dashboard/signing/end", "/dashboard/callbacks/test",

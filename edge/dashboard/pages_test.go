@@ -475,7 +475,7 @@ func TestPolicyOfEveryPage(t *testing.T) {
 		"/dashboard/callbacks", "/dashboard/callbacks/test",
 		"/dashboard/usage", "/dashboard/quickstart", "/dashboard/members", "/dashboard/audit",
 		"/dashboard/settings", "/dashboard/sign-in-page",
-		"/dashboard/sessions/x",
+		"/dashboard/logins", "/dashboard/sessions/x",
 	} {
 		a := b.Get(path)
 		csp := a.Header.Get("Content-Security-Policy")

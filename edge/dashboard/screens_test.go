@@ -115,6 +115,7 @@ func furnish(t *testing.T, r *rig) furnished {
 	return furnished{map[string]shownPage{
 		"login":         outside("/dashboard/login"),
 		"link":          outside("/dashboard/link?token=x"),
+		"logins":        at("/dashboard/logins"),
 		"gone":          outside("/dashboard/invite?token=x"),
 		"welcome":       {func() string { return r.base + "/dashboard/new-account" }, guestIn},
 		"invite":        {func() string { return r.base + "/dashboard/invite?token=" + token }, guestIn},

@@ -27,6 +27,9 @@ const (
 	pathLink    = "/dashboard/link"
 	pathAccount = "/dashboard/account"
 	pathLogout  = "/dashboard/logout"
+
+	pathLogins   = "/dashboard/logins"
+	pathEndLogin = "/dashboard/logins/end"
 )
 
 const (
@@ -52,7 +55,7 @@ var webFiles embed.FS
 // Part is what site.New needs of this package.
 func Part() site.Part {
 	return site.Part{
-		Files: webFiles, Pages: []string{"login", "link", "invite", "newaccount"}, Flashes: flashes,
+		Files: webFiles, Pages: []string{"login", "link", "invite", "newaccount", "logins"}, Flashes: flashes,
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 const (
 	flashLoggedOut     site.FlashCode = "logged-out"
 	flashLoggedOutAll  site.FlashCode = "logged-out-all"
+	flashLoginEnded    site.FlashCode = "login-ended"
 	flashDeclined      site.FlashCode = "declined"
 	flashFailed        site.FlashCode = "trouble"
 	flashUnreachable   site.FlashCode = "unreachable"
@@ -21,8 +22,11 @@ const (
 var flashes = map[site.FlashCode]site.Flash{
 	flashLoggedOut:    {Tone: "good", Text: "You are logged out."},
 	flashLoggedOutAll: {Tone: "good", Text: "You are logged out everywhere."},
-	flashDeclined:     {Tone: "caution", Text: "You did not finish the login. Nothing was done."},
-	flashFailed:       {Tone: "bad", Text: "The login did not finish. Nothing was done. You can try again."},
+	flashLoginEnded: {
+		Tone: "good", Text: "That login is ended. Whoever used it is logged out at the next click.",
+	},
+	flashDeclined: {Tone: "caution", Text: "You did not finish the login. Nothing was done."},
+	flashFailed:   {Tone: "bad", Text: "The login did not finish. Nothing was done. You can try again."},
 	flashUnreachable: {
 		Tone: "bad", Text: "The identity network did not respond. Wait a moment, then try again.",
 	},

@@ -25,6 +25,8 @@ func (h *Handler) Routes() []web.Route {
 		paths.Get(pathLink, page.Guard(h.showLink)),
 		paths.Post(pathLink, h.Posted(h.bounded(h.redeemLink))),
 		paths.Post(pathLogout, posted(h.logout)),
+		paths.Get(pathLogins, page.Guard(h.showLogins)),
+		paths.Post(pathEndLogin, posted(h.endLogin)),
 
 		paths.Get(paths.Invite, page.Guard(a.showInvite)),
 		paths.Post(paths.Invite, posted(a.acceptInvite)),

@@ -10,6 +10,8 @@
 //  4. EndAll ends every login of one identity on every edge at once: it changes that identity's epoch, which
 //     each login remembers.
 //  5. A value that one request passes to the next, a parcel, is sealed, bound to its login and read once.
+//  6. The logins of an identity are found by an index, one entry each, which is written first: a login that
+//     is not in it was made by a build that did not write one.
 package logins
 
 import (
@@ -129,6 +131,11 @@ func (s *Store) Begin(ctx context.Context, l Login) (token string, err error) {
 	if err != nil {
 		return "", err
 	}
+	if l.Subject != "" { // a login link is redeemed once
+		if err := s.put(ctx, ownKey(l, l.digest), nil, 0); err != nil {
+			return "", unavailable("store the place of the login", err)
+		}
+	}
 	if err := s.put(ctx, sessionKey(l.digest), data, 0); err != nil {
 		return "", unavailable("store the login", err)
 	}
@@ -140,7 +147,12 @@ func (s *Store) Find(ctx context.Context, token string) (Login, error) {
 	if len(token) != tokenLen {
 		return Login{}, ErrNotLoggedIn
 	}
-	e, err := s.get(ctx, sessionKey(digest(token)))
+	return s.find(ctx, digest(token))
+}
+
+// find is Find for the digest of a token.
+func (s *Store) find(ctx context.Context, digest string) (Login, error) {
+	e, err := s.get(ctx, sessionKey(digest))
 	if errors.Is(err, natsconf.ErrNotFound) {
 		return Login{}, ErrNotLoggedIn
 	}
@@ -152,8 +164,8 @@ func (s *Store) Find(ctx context.Context, token string) (Login, error) {
 		return Login{}, ErrNotLoggedIn // of a newer build: log in again
 	}
 	l := r.Login
-	l.digest, l.epoch, l.revision = digest(token), r.Epoch, e.Revision
-	if now := s.now(); !now.Before(l.CreatedAt.Add(Lifetime)) || !now.Before(l.used().Add(Idle)) {
+	l.digest, l.epoch, l.revision = digest, r.Epoch, e.Revision
+	if now := s.now(); !now.Before(l.CreatedAt.Add(Lifetime)) || !now.Before(l.LastUse().Add(Idle)) {
 		return Login{}, ErrNotLoggedIn
 	}
 	// An epoch that has aged out is older than every login that lives.
@@ -166,8 +178,8 @@ func (s *Store) Find(ctx context.Context, token string) (Login, error) {
 	return l, nil
 }
 
-// used returns when the login is known to have been used last.
-func (l Login) used() time.Time {
+// LastUse returns when the login is known to have been used last, at most usedEvery before it was.
+func (l Login) LastUse() time.Time {
 	if l.UsedAt.IsZero() {
 		return l.CreatedAt
 	}
@@ -178,7 +190,7 @@ func (l Login) used() time.Time {
 // between is a use that is stored with the next.
 func (s *Store) Use(ctx context.Context, l Login) error {
 	now := s.now()
-	if now.Before(l.used().Add(usedEvery)) {
+	if now.Before(l.LastUse().Add(usedEvery)) {
 		return nil
 	}
 	l.UsedAt = now.UTC().Truncate(time.Millisecond)
@@ -332,8 +344,12 @@ func digest(s string) string {
 func sessionKey(digest string) string { return "session." + digest }
 func parcelKey(name string) string    { return "parcel." + digest(name) }
 
-// epochKey names an identity's epoch. A network's id holds no zero byte.
-func epochKey(l Login) string { return "epoch." + digest(l.Network+"\x00"+l.Subject) }
+// epochKey names an identity's epoch, and ownKey the place of one of its logins in the index.
+func epochKey(l Login) string          { return "epoch." + identity(l) }
+func ownKey(l Login, of string) string { return "own." + identity(l) + "." + of }
+
+// identity names an identity in keys. A network's id holds no zero byte.
+func identity(l Login) string { return digest(l.Network + "\x00" + l.Subject) }
 
 func unavailable(what string, err error) error {
 	return fmt.Errorf("%s: %w: %w", what, natsconf.ErrUnavailable, err)
