@@ -161,7 +161,7 @@ func TestWhoWaitsIsInOrder(t *testing.T) {
 		want := func(names ...string) {
 			t.Helper()
 			if synctest.Wait(); !slices.Equal(got, names) {
-				t.Errorf("%v, want %v", got, names)
+				t.Fatalf("%v, want %v", got, names)
 			}
 			got = nil
 		}
