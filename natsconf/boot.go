@@ -92,6 +92,12 @@ func Lasting(err error) bool {
 	return ok && (api.Code < 500 && api.Code != 408 || api.ErrorCode == codeReplicasNotSupported)
 }
 
+// LacksServers reports whether a stream was refused since there are fewer servers than it is to have copies.
+func LacksServers(err error) bool {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && Lasting(err) && (api.ErrorCode == codeReplicasNotSupported || api.ErrorCode == codeNoPeers)
+}
+
 // joining reports whether a cluster counts servers that it has not heard of since its own start: offline
 // ones, or "a miscellaneous issue", its term for those of which it knows nothing at all.
 func joining(e *jetstream.APIError) bool {

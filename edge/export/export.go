@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
 	"verifyd/sessions/lists"
 )
 
@@ -170,6 +171,9 @@ func (s Session) cells() []string {
 	tries := ""
 	if w := s.Delivery.Waiting; w != nil {
 		class, tries, waiting = string(w.Class), strconv.Itoa(w.Tries), *w
+		if w.Class != failure.Status { // what failed last got no status
+			status = ""
+		}
 	}
 	return []string{
 		string(s.ID), strconv.FormatBool(s.Test), Defuse(s.Platform), Defuse(s.PlatformUserID),

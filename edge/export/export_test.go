@@ -9,6 +9,7 @@ import (
 	"verifyd/edge/export"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
+	"verifyd/sessions/failure"
 )
 
 // A line of JSON shows every character of a foreign text, and its reader gets the text as it was.
@@ -81,5 +82,30 @@ func TestSheetKeepsIDs(t *testing.T) {
 		if got := strings.HasPrefix(out.String(), "\ufeffid,"); got != (f == export.Sheet) {
 			t.Errorf("%s: begins with a byte order mark: %t", f, got)
 		}
+	}
+}
+
+// A row tells one failure, the last: a try that sent nothing has no status, whatever the attempt before it
+// got.
+func TestCellsTellTheLastFailure(t *testing.T) {
+	refused := facts.Result{Number: 1, Class: failure.Status, Status: 503}
+	view := facts.View{Delivery: facts.Delivery{
+		State: facts.DeliveryDue, Attempts: []facts.Attempt{{Result: &refused}},
+	}}
+	for class, want := range map[failure.Class]string{
+		"": ",due,1,status,503,", failure.Status: ",due,1,status,503,", failure.Connect: ",due,1,connect,,",
+	} {
+		if class != "" {
+			view.Delivery.Waiting = &facts.Waiting{Class: class}
+		}
+		var out strings.Builder
+		w, err := export.NewWriter(&out, export.CSV)
+		if err == nil {
+			err = w.Write([]facts.View{view})
+		}
+		if err != nil || !strings.Contains(out.String(), want) {
+			t.Errorf("%q: %v, %s\nwant %s", class, err, out.String(), want)
+		}
+		view.Delivery.Waiting = nil
 	}
 }

@@ -278,19 +278,6 @@ func (e Ensurer) EnsureAtBoot(ctx context.Context) error {
 	}, e.Waiting...)
 }
 
-// The refusals of more copies than there are servers: by a single server, and by a cluster.
-const (
-	codeSingle  jetstream.ErrorCode = 10074
-	codeNoPeers jetstream.ErrorCode = 10005
-)
-
-// LacksServers reports whether an error of EnsureAtBoot means that there are fewer servers than a stream is
-// to have copies.
-func LacksServers(err error) bool {
-	api, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && natsconf.Lasting(err) && (api.ErrorCode == codeSingle || api.ErrorCode == codeNoPeers)
-}
-
 // lasting reports whether the server understood and refused, or this package did: it will do so again.
 func lasting(err error) bool {
 	if _, ok := errors.AsType[*DriftError](err); ok {

@@ -160,7 +160,7 @@ func (s *Store) ensure(ctx context.Context, c config.Store, log zerolog.Logger, 
 	}
 	ensurer.Waiting = append(ensurer.Waiting, Waits(log))
 	err := ensurer.EnsureAtBoot(ctx)
-	if provision.LacksServers(err) {
+	if natsconf.LacksServers(err) {
 		return config.Usage(config.TooManyCopies(c.Topology.Replicas, err.Error()))
 	}
 	if err != nil || s.Embedded == nil {

@@ -1,6 +1,7 @@
 package login
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -161,14 +162,8 @@ func (h accounts) owned(l logins.Login) (n int) {
 }
 
 // makeAccount answers POST /dashboard/new-account.
-func (h accounts) makeAccount(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := h.Within(r)
-	defer cancel()
-	l, err := h.Authenticate(ctx, r)
-	if err != nil {
-		h.Deny(w, r, site.Visit{}, err)
-		return
-	}
+func (h accounts) makeAccount(ctx context.Context, w http.ResponseWriter, r *http.Request,
+	l logins.Login) {
 	if !h.Allow.Allows(l) {
 		h.DrawProblem(w, nil, site.ProblemForbidden)
 		return

@@ -1,6 +1,7 @@
 package login
 
 import (
+	"context"
 	"errors"
 	"net/http"
 
@@ -17,14 +18,7 @@ type loginsData struct {
 }
 
 // showLogins answers GET /dashboard/logins: the logins of whoever asks, in whatever account.
-func (h *Handler) showLogins(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := h.Within(r)
-	defer cancel()
-	l, err := h.Authenticate(ctx, r)
-	if err != nil {
-		h.Deny(w, r, site.Visit{}, err)
-		return
-	}
+func (h *Handler) showLogins(ctx context.Context, w http.ResponseWriter, r *http.Request, l logins.Login) {
 	own, err := h.Logins.Own(ctx, l)
 	if err != nil {
 		h.Fail(w, r, nil, err)
@@ -37,14 +31,7 @@ func (h *Handler) showLogins(w http.ResponseWriter, r *http.Request) {
 }
 
 // endLogin answers POST /dashboard/logins/end. It has no rate: nothing keeps anybody from ending a login.
-func (h *Handler) endLogin(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := h.Within(r)
-	defer cancel()
-	l, err := h.Authenticate(ctx, r)
-	if err != nil {
-		h.Deny(w, r, site.Visit{}, err)
-		return
-	}
+func (h *Handler) endLogin(ctx context.Context, w http.ResponseWriter, r *http.Request, l logins.Login) {
 	id := page.Single(r.PostForm, "login")
 	switch err := h.Logins.EndOwn(ctx, l, id); {
 	case errors.Is(err, logins.ErrNotLoggedIn):

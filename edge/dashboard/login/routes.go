@@ -1,9 +1,12 @@
 package login
 
 import (
+	"context"
 	"net/http"
 
+	"verifyd/edge/dashboard/logins"
 	"verifyd/edge/dashboard/paths"
+	"verifyd/edge/dashboard/site"
 	"verifyd/edge/page"
 	"verifyd/edge/web"
 )
@@ -25,14 +28,29 @@ func (h *Handler) Routes() []web.Route {
 		paths.Get(pathLink, page.Guard(h.showLink)),
 		paths.Post(pathLink, h.Posted(h.bounded(h.redeemLink))),
 		paths.Post(pathLogout, posted(h.logout)),
-		paths.Get(pathLogins, page.Guard(h.showLogins)),
-		paths.Post(pathEndLogin, posted(h.endLogin)),
+		paths.Get(pathLogins, page.Guard(h.loggedIn(h.showLogins))),
+		paths.Post(pathEndLogin, posted(h.loggedIn(h.endLogin))),
 
 		paths.Get(paths.Invite, page.Guard(a.showInvite)),
 		paths.Post(paths.Invite, posted(a.acceptInvite)),
 		paths.Get(paths.NewAccount, page.Guard(a.showNewAccount)),
-		paths.Post(paths.NewAccount, posted(a.makeAccount)),
+		paths.Post(paths.NewAccount, posted(h.loggedIn(a.makeAccount))),
 		paths.Post(pathAccount, posted(a.chooseAccount)),
+	}
+}
+
+// loggedIn passes on whoever is logged in, in whatever account, and denies others.
+func (h *Handler) loggedIn(next func(context.Context, http.ResponseWriter, *http.Request,
+	logins.Login)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := h.Within(r)
+		defer cancel()
+		l, err := h.Authenticate(ctx, r)
+		if err != nil {
+			h.Deny(w, r, site.Visit{}, err)
+			return
+		}
+		next(ctx, w, r, l)
 	}
 }
 
