@@ -339,7 +339,7 @@ func TestKilledActorsAreRestarted(t *testing.T) {
 	r := boot(t)
 	names := []string{
 		"sessions writer", "completions writer", "retries writer", "usage writer", "idempotency writer",
-		"session watch", "meter", "rate sharing", "search", "search keeper", "quota", "key mirror",
+		"session watch", "meter", "rate sharing", "search", "quota", "key mirror",
 		"store gauge",
 		"dispatcher", "dev network", "public server", "admin server",
 	}

@@ -42,6 +42,15 @@ type listDoc struct {
 	Next     *string          `json:"next"`     // the cursor of the next page; null if there is none
 	// the creation instant of the oldest session examined; null if none was
 	BackTo *string `json:"back_to"`
+	// set if the search ended early, since the account's sessions are still being read; null otherwise
+	Reading *readingDoc `json:"reading"`
+}
+
+// readingDoc is how many of an account's sessions have been read.
+type readingDoc struct {
+	Read    int64 `json:"read"`
+	Of      int64 `json:"of"`
+	Seconds *int  `json:"seconds"` // about how long the rest takes; null if that is not known
 }
 
 // listings are the lists of sessions.
@@ -150,6 +159,12 @@ func listed(page lists.Page) listDoc {
 	}
 	if page.Next != "" {
 		doc.Next = &page.Next
+	}
+	if p := page.Reading; p != nil {
+		doc.Reading = &readingDoc{Read: p.Read, Of: p.Of}
+		if p.Left > 0 {
+			doc.Reading.Seconds = new(p.Seconds())
+		}
 	}
 	return doc
 }

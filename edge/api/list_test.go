@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"verifyd/edge/problem/fault"
 	"verifyd/edge/web"
 	"verifyd/sessions"
+	"verifyd/sessions/lists"
 )
 
 func (s *service) list(t *testing.T, key, query string) answer {
@@ -39,10 +41,32 @@ func (s *service) startAs(t *testing.T, key, user string) string {
 	return idOf(t, parse[started](t, a, http.StatusOK).Session)
 }
 
+// early is a Lister whose search has ended before it has read all sessions.
+type early struct{ left time.Duration }
+
+func (e early) List(context.Context, lists.Query) (lists.Page, error) {
+	return lists.Page{Next: "cursor", Reading: &lists.Progress{Read: 41_000, Of: 100_000, Left: e.left}}, nil
+}
+
+// A search that ended early says how many sessions have been read, and how long the rest takes if that is
+// known.
+func TestListSaysHowMuchIsRead(t *testing.T) {
+	t.Parallel()
+	for left, want := range map[time.Duration]string{
+		2100 * time.Millisecond: `{"read":41000,"of":100000,"seconds":3}`,
+		0:                       `{"read":41000,"of":100000,"seconds":null}`,
+	} {
+		s := newService(t, func(c *Config) { c.Lister = early{left} })
+		if a := s.list(t, acmeKey, "?q=sailor"); !strings.Contains(a.body, `"reading":`+want) {
+			t.Errorf("%s, want reading %s", a.body, want)
+		}
+	}
+}
+
 func TestListOfTheAccount(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
-	if a := s.list(t, acmeKey, ""); a.body != `{"sessions":[],"next":null,"back_to":null}` {
+	if a := s.list(t, acmeKey, ""); a.body != `{"sessions":[],"next":null,"back_to":null,"reading":null}` {
 		t.Errorf("an empty list = %s", a.body)
 	}
 	one := s.startAs(t, acmeKey, "sailor/1&x=ü")

@@ -1,15 +1,18 @@
 package dashboard_test
 
 import (
+	"context"
 	"encoding/csv"
 	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/sessions"
+	"verifyd/sessions/lists"
 )
 
 // The field of every page leads to the session that it names, and otherwise to a list whose address can be
@@ -137,4 +140,28 @@ func TestSessionsAreFiltered(t *testing.T) {
 		t.Errorf("%d lines, %v", len(lines), err)
 	}
 	b.Get("/dashboard/export?format=xls").Want(t, http.StatusBadRequest)
+}
+
+// early is a Lister whose search has ended before it has read all sessions.
+type early struct{}
+
+func (early) List(context.Context, lists.Query) (lists.Page, error) {
+	return lists.Page{Next: "cursor", Reading: &lists.Progress{
+		Read: 41_000, Of: 100_000, Left: 2100 * time.Millisecond,
+	}}, nil
+}
+
+// A list whose search ended early says how many sessions it has searched, and how to go on.
+func TestListSaysHowMuchIsRead(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{list: early{}})
+	r.account("Harbor Guild")
+	body := r.as("vera").Get("/dashboard/sessions?q=sailor").Body
+	for _, want := range []string{
+		"41,000 of 100,000 sessions are searched so far, the rest takes about 3 s.", "Search again</a>",
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
 }

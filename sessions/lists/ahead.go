@@ -3,23 +3,24 @@ package lists
 import (
 	"context"
 	"time"
+
+	"verifyd/natsconf/topology"
 )
 
 const (
-	// aheadFor bounds how long one account is read ahead: enough for a quarter of a million sessions. A
-	// search that starts during that time waits for it, and has time of its own left.
-	aheadFor = 3 * time.Second
+	// readFor bounds one step of Ahead. The longest reads the outcomes of a million sessions.
+	readFor = 30 * time.Second
 	// maxAhead bounds the queue of accounts.
 	maxAhead = 16
-	// noMatch matches no user, group, reference or key: a search for it examines all sessions.
-	noMatch = "\x00"
 )
 
 // Expect announces that an account's sessions may be searched soon, such as when a page of its dashboard is
 // opened. If an Ahead is running, it then reads what the first search needs. Expect returns at once.
-func (st *Lists) Expect(account string) { st.held.expect(account, st.Now()) }
+func (st *Lists) Expect(account string) { st.held.expect(account) }
 
-// Ahead reads ahead for the accounts that Expect announces, one after the other.
+// Ahead reads the accounts that Expect announces, and those of which a search could not read enough in its
+// time: their records and then their outcomes, each account a window at a time, in turns. So no account waits
+// for all of another one, and a search reads on between two windows.
 type Ahead struct{ lists *Lists }
 
 // NewAhead returns an Ahead for these lists.
@@ -29,39 +30,91 @@ func NewAhead(l *Lists) *Ahead { return &Ahead{l} }
 func (a *Ahead) Serve(ctx context.Context) error {
 	for {
 		select {
-		case account := <-a.lists.held.ahead:
-			a.read(ctx, account)
+		case r := <-a.lists.held.ahead:
+			more, err := a.lists.readOn(ctx, &r)
+			if err != nil || more && !a.lists.held.queue(r) {
+				a.lists.held.unexpect(r.account) // the account's next search, or page, asks again
+			}
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-func (a *Ahead) read(ctx context.Context, account string) {
-	ctx, cancel := context.WithTimeout(ctx, aheadFor)
-	defer cancel()
-	// If this fails, the search itself reads the records.
-	_, _ = a.lists.List(ctx, Query{Account: account, Text: noMatch, Limit: 1})
-}
-
 // String names the actor in the supervisor's log.
 func (a *Ahead) String() string { return "search" }
 
+// reading is an account that Ahead reads.
+type reading struct {
+	account string
+	low     uint64 // what is above has been read; 0: Ahead has just begun
+}
+
+// readOn reads one window of an account's records, or, after the last, their outcomes. It reports whether
+// there is more to read. If there is no room in memory for what it has read before, there is not.
+func (st *Lists) readOn(ctx context.Context, r *reading) (more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readFor)
+	defer cancel()
+	s, release, err := st.held.borrow(ctx, r.account, true)
+	if err != nil {
+		return false, err
+	}
+	defer release()
+	first, last, err := st.Conn.Bounds(ctx, topology.BucketStream(topology.BucketSessions))
+	if err != nil {
+		return false, err
+	}
+	first = max(first, 1)
+	l := lister{st: st, q: Query{Account: r.account}, first: first, next: last}
+	if err := l.position(ctx, s); err != nil {
+		return false, err
+	}
+	switch {
+	case r.low > 0 && s.low > r.low:
+		return false, nil
+	case s.low > first:
+		err = s.down(ctx, st, first, maxRecords)
+		r.low = s.low
+		return err == nil, err
+	}
+	var rows []*row
+	for i := range s.len() {
+		rows = append(rows, s.at(i))
+	}
+	return false, s.look(ctx, st, rows)
+}
+
 // expect queues an account, once in heldFor at most.
-func (h *held) expect(account string, now time.Time) {
+func (h *held) expect(account string) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
+	now := time.Now()
 	for other, at := range h.expected {
 		if now.Sub(at) >= heldFor {
 			delete(h.expected, other)
 		}
 	}
-	if _, queued := h.expected[account]; queued {
-		return
-	}
-	select {
-	case h.ahead <- account:
+	_, queued := h.expected[account]
+	if !queued {
 		h.expected[account] = now
-	default: // the queue is full; the account's next page tries again
 	}
+	h.mu.Unlock()
+	if !queued && !h.queue(reading{account: account}) {
+		h.unexpect(account)
+	}
+}
+
+// queue reports whether there was room in the queue.
+func (h *held) queue(r reading) bool {
+	select {
+	case h.ahead <- r:
+		return true
+	default:
+		return false
+	}
+}
+
+func (h *held) unexpect(account string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.expected, account)
 }

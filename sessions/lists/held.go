@@ -27,35 +27,33 @@ type held struct {
 	maxBytes int         // maxHeld, except in tests
 	sweep    *time.Timer // nil: nothing is held
 
-	ahead    chan string          // accounts to read ahead
+	ahead    chan reading         // what Ahead reads next
 	expected map[string]time.Time // when each account was queued
 }
 
 type heldSpan struct {
 	busy  chan struct{} // holds one token while the span is in use
-	hurry chan struct{} // a caller that waits for the span sends to it; a Keeper that rests receives
 	span  *span
 	bytes int
+	rows  int // of the span, when it was last released
 	used  time.Time
 }
 
 func newHeld() *held {
 	return &held{
 		spans: map[string]*heldSpan{}, maxBytes: maxHeld,
-		ahead: make(chan string, maxAhead), expected: map[string]time.Time{},
+		ahead: make(chan reading, maxAhead), expected: map[string]time.Time{},
 	}
 }
 
-// borrow returns an account's span, which belongs to the caller until it is released. If another list or a
-// Keeper uses the span, borrow waits for it, or returns nil if wait is not set. The error is
+// borrow returns an account's span, which belongs to the caller until it is released. If another list or
+// Ahead uses the span, borrow waits for it, or returns nil if wait is not set. The error is
 // natsconf.ErrUnavailable, if ctx ends.
 func (h *held) borrow(ctx context.Context, account string, wait bool) (_ *span, release func(), err error) {
 	h.mu.Lock()
 	e := h.spans[account]
 	if e == nil {
-		e = &heldSpan{
-			busy: make(chan struct{}, 1), hurry: make(chan struct{}), span: newSpan(account, 0),
-		}
+		e = &heldSpan{busy: make(chan struct{}, 1), span: newSpan(account, 0)}
 		h.spans[account] = e
 	}
 	h.mu.Unlock()
@@ -68,27 +66,13 @@ func (h *held) borrow(ctx context.Context, account string, wait bool) (_ *span, 
 	if !wait {
 		return nil, func() {}, nil
 	}
-	for {
-		select {
-		case e.busy <- struct{}{}:
-			return e.span, release, nil
-		case e.hurry <- struct{}{}:
-		case <-ctx.Done():
-			return nil, nil, fmt.Errorf("wait for another list of the account: %w: %w",
-				natsconf.ErrUnavailable, ctx.Err())
-		}
+	select {
+	case e.busy <- struct{}{}:
+		return e.span, release, nil
+	case <-ctx.Done():
+		return nil, nil, fmt.Errorf("wait for another list of the account: %w: %w",
+			natsconf.ErrUnavailable, ctx.Err())
 	}
-}
-
-// hurryOf returns the channel on which the user of an account's span can receive while another caller waits
-// for it.
-func (h *held) hurryOf(account string) <-chan struct{} {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if e := h.spans[account]; e != nil {
-		return e.hurry
-	}
-	return nil // it was dropped; nobody waits for it
 }
 
 // release ends the use of a span, and makes room if too much is held. It drops spans that are not in use,
@@ -113,17 +97,20 @@ func (h *held) release(account string, e *heldSpan) {
 	<-e.busy
 }
 
-// room returns how many bytes are free below a limit.
-func (h *held) room(limit int) int {
+// rowsOf returns how many sessions of an account are in memory.
+func (h *held) rowsOf(account string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return limit - h.bytes
+	if e := h.spans[account]; e != nil {
+		return e.rows
+	}
+	return 0
 }
 
 func (h *held) weigh(e *heldSpan) {
 	size := e.span.bytes()
 	h.bytes += size - e.bytes
-	e.bytes = size
+	e.bytes, e.rows = size, e.span.len()
 }
 
 // dropOldest drops the least recently used span, except for one, and reports whether there was one.

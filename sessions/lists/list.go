@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strings"
+	"time"
 
 	"verifyd/natsconf/topology"
 	"verifyd/sessions/facts"
@@ -37,20 +38,16 @@ func (st *Lists) list(ctx context.Context, q Query) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	s, release, err := st.held.borrow(ctx, q.Account, q.selective())
-	if err != nil {
-		return Page{}, fmt.Errorf("list sessions: %w", err)
-	}
-	defer release()
-	l := lister{st: st, q: q, first: first, next: last}
-	if err = l.position(ctx, s); err == nil {
-		err = l.walk(ctx)
-	}
-	if err != nil && (ctx.Err() == nil || l.page.Back.IsZero()) {
+	l := lister{st: st, q: q, first: first, next: last, begun: time.Now()}
+	before := st.held.rowsOf(q.Account)
+	if err := l.walkHeld(ctx); err != nil && (ctx.Err() == nil || l.page.Back.IsZero()) {
 		return Page{}, fmt.Errorf("list sessions: %w", err)
 	}
 	if l.next >= first && l.next > 0 { // the page is full, or the time is up
 		l.page.Next = encodeCursor(l.next)
+	}
+	if l.early {
+		l.page.Reading = l.progress(ctx, before)
 	}
 	return l.page, nil
 }

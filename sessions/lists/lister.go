@@ -3,6 +3,10 @@ package lists
 import (
 	"context"
 	"slices"
+	"time"
+
+	"verifyd/natsconf/topology"
+	"verifyd/sessions/records"
 )
 
 const (
@@ -10,6 +14,12 @@ const (
 	// So a list that examines many rows reads their outcomes together, and one that examines few reads few.
 	firstRows = 64
 	maxRows   = 1 << 15
+	// patience is how long a search reads sessions into memory, unless it finds a page before, or the
+	// account has fewer than large sessions, which take 150 ms.
+	patience = time.Second
+	large    = 10_000
+	// rowCost is about how many bytes a session takes in memory.
+	rowCost = 100
 )
 
 // lister walks back through an account's sessions.
@@ -20,16 +30,51 @@ type lister struct {
 	first uint64 // the oldest sequence to examine
 	page  Page
 	next  uint64 // the sequence to continue from, backwards
+	begun time.Time
+	early bool // it has ended since its time for reading was over
+}
+
+// walkHeld examines sessions, beginning with those in memory. If these are many, and in use until the time
+// for reading is over, it examines none.
+func (l *lister) walkHeld(ctx context.Context) error {
+	wait, cancel := ctx, func() {}
+	if l.st.held.rowsOf(l.q.Account) >= l.st.large {
+		wait, cancel = context.WithTimeout(ctx, l.st.patience)
+	}
+	defer cancel()
+	held, release, err := l.st.held.borrow(wait, l.q.Account, l.q.selective())
+	if err != nil && ctx.Err() == nil {
+		l.early = true
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer release()
+	if held != nil && l.next < held.high && l.q.Cursor == "" && l.q.Until.IsZero() {
+		// another list has read on since, or the stream was made anew
+		_, last, err := l.st.Conn.Bounds(ctx, topology.BucketStream(topology.BucketSessions))
+		if err != nil {
+			return err
+		}
+		if last < held.high {
+			*held = *newSpan(l.q.Account, 0)
+		}
+	}
+	if err := l.position(ctx, held); err != nil {
+		return err
+	}
+	return l.walk(ctx)
 }
 
 // position makes the span reach the sequence at which the list begins. A list that begins before the held
-// span, or far after a kept one, gets a span of its own: the records between them would be read for nothing.
+// span gets a span of its own: the records between them would be read for nothing.
 func (l *lister) position(ctx context.Context, held *span) error {
 	switch {
-	case held == nil || l.next+1 < held.low && held.len() > 0, held.kept > 0 && l.next > held.high+maxGap:
+	case held == nil || l.next+1 < held.low && held.len() > 0:
 		l.span = newSpan(l.q.Account, l.next)
 		return nil
-	case held.len() == 0 || l.next > held.high+maxGap:
+	case held.low > held.high, l.next+1 < held.low, l.next > held.high+maxGap:
 		*held = *newSpan(l.q.Account, l.next)
 	}
 	l.span = held
@@ -39,13 +84,16 @@ func (l *lister) position(ctx context.Context, held *span) error {
 	return held.up(ctx, l.st, l.next)
 }
 
-// walk examines sessions until enough are found, or all were examined.
+// walk examines sessions until enough are found, all were examined, or its time for reading is over.
 func (l *lister) walk(ctx context.Context) error {
 	looked, step := 0, firstRows
 	for at := l.span.indexOf(l.next); l.next >= l.first && l.next > 0; {
 		if at == l.span.len() {
 			l.next = min(l.next, l.span.low-1)
 			if l.next < l.first {
+				return nil
+			}
+			if l.early = looked >= l.st.large && time.Since(l.begun) >= l.st.patience; l.early {
 				return nil
 			}
 			limit := min(max(4*looked, minRecords), maxRecords)
@@ -114,4 +162,21 @@ func (l *lister) view(ctx context.Context, r *row) (full bool, err error) {
 	}
 	l.passed(r)
 	return len(l.page.Sessions) >= l.q.Limit, nil
+}
+
+// progress returns how far the account has been read, for a list that began with some rows in memory and has
+// ended early, and makes Ahead read the rest. It returns nil if there is no room for that, or no answer.
+func (l *lister) progress(ctx context.Context, before int) *Progress {
+	_, all, err := l.st.Conn.Head(ctx, topology.BucketStream(topology.BucketSessions),
+		records.RecordSubject(l.q.Account, "*"), 1)
+	of, read := int64(all), l.st.held.rowsOf(l.q.Account) //nolint:gosec // a count
+	if err != nil || of*rowCost > int64(l.st.held.maxBytes) {
+		return nil
+	}
+	l.st.Expect(l.q.Account)
+	p := Progress{Read: min(int64(read), of), Of: of}
+	if read > before {
+		p.Left = time.Since(l.begun) * time.Duration(of-p.Read) / time.Duration(read-before)
+	}
+	return &p
 }

@@ -14,6 +14,7 @@ import (
 	"verifyd/natsconf"
 	"verifyd/natsconf/topology"
 	"verifyd/sessions"
+	"verifyd/sessions/base32"
 	"verifyd/sessions/facts"
 	"verifyd/sessions/records"
 )
@@ -163,26 +164,12 @@ func (s *span) beforeEnd(ctx context.Context, st *Lists, r *row) (uint64, error)
 
 // readOutcomes reads the outcomes between two sequences, of the sessions of some rows.
 func (s *span) readOutcomes(ctx context.Context, st *Lists, rows []*row, from, to uint64) error {
-	if len(rows) == 0 {
+	if len(rows) == 0 || to < from {
 		return nil
 	}
-	byID := make(map[sessions.ID]*row, len(rows))
+	byID := make(map[[20]byte]*row, len(rows))
 	for _, r := range rows {
-		byID[r.session()] = r
-	}
-	return st.completions(ctx, from, to, func(id sessions.ID, data []byte) {
-		if r := byID[id]; r != nil {
-			s.end(r, outcomeIn(id, data))
-		}
-	}, func(uint64) error { return nil })
-}
-
-// completions reads the completions between two sequences, oldest first. After each page of them it calls
-// paged with the sequence up to which all were read.
-func (st *Lists) completions(ctx context.Context, from, to uint64, do func(id sessions.ID, data []byte),
-	paged func(at uint64) error) error {
-	if to < from {
-		return nil
+		byID[r.id] = r
 	}
 	subject := records.CompletionSubject("*")
 	if to-from < st.few {
@@ -191,15 +178,17 @@ func (st *Lists) completions(ctx context.Context, from, to uint64, do func(id se
 	return st.Conn.Pages(ctx, topology.StreamCompletions, subject, from, to,
 		func(msgs []jetstream.Msg) error {
 			for _, m := range msgs {
-				if p, ok := facts.ParseSubject(m.Subject()); ok && p.Kind == "completion" {
-					do(p.ID, m.Data())
+				p, ok := facts.ParseSubject(m.Subject())
+				if !ok || p.Kind != "completion" {
+					continue
+				}
+				var id [20]byte
+				_, _ = base32.Lower.Decode(id[:], []byte(p.ID)) // ParseSubject has checked it
+				if r := byID[id]; r != nil {                    // to decode all others would be a third of the work
+					s.end(r, outcomeIn(p.ID, m.Data()))
 				}
 			}
-			last, err := msgs[len(msgs)-1].Metadata()
-			if err != nil {
-				return err
-			}
-			return paged(last.Sequence.Stream)
+			return nil
 		})
 }
 

@@ -76,11 +76,6 @@ type span struct {
 	outcomes []sessions.Outcome // from 1 on; for one without a state the session itself must be read
 	seen     uint64             // sequence of the facts' stream (row.looked)
 	texts    int                // bytes of all texts
-
-	kept uint64 // a Keeper follows the rows from this sequence on; 0: none does
-	// pace, unless it is nil, is called after each page of records, with the time at which its reading
-	// began.
-	pace func(ctx context.Context, begun time.Time) error
 }
 
 // name is a text that many rows share.
@@ -213,7 +208,6 @@ func (s *span) add(r row) error {
 
 // read reads the account's records between two sequences, oldest first.
 func (s *span) read(ctx context.Context, st *Lists, from, to uint64, do func(row) error) error {
-	begun := time.Now()
 	return st.Conn.Pages(ctx, topology.BucketStream(topology.BucketSessions),
 		records.RecordSubject(s.account, "*"), from, to, func(msgs []jetstream.Msg) error {
 			for _, m := range msgs {
@@ -225,12 +219,7 @@ func (s *span) read(ctx context.Context, st *Lists, from, to uint64, do func(row
 					return err
 				}
 			}
-			if s.pace == nil {
-				return nil
-			}
-			err := s.pace(ctx, begun)
-			begun = time.Now()
-			return err
+			return nil
 		})
 }
 
@@ -282,16 +271,6 @@ func (s *span) cut(limit int) {
 	}
 }
 
-// trim removes the rows of records before a sequence, which have aged out, once there are many of them.
-func (s *span) trim(first uint64) {
-	if first == 0 {
-		return
-	}
-	if n := s.indexOf(first - 1); s.len()-n > s.len()/8 {
-		s.keep(n, max(s.low, first))
-	}
-}
-
 // keep removes all rows but the newest n. After that the span begins at low.
 func (s *span) keep(n int, low uint64) {
 	rows := make([]row, 0, n)
@@ -301,9 +280,6 @@ func (s *span) keep(n int, low uint64) {
 	old := *s
 	*s = *newSpan(old.account, old.high)
 	s.low, s.window, s.seen, s.outcomes = low, old.window, old.seen, old.outcomes
-	if old.kept > 0 {
-		s.kept = max(old.kept, low) // the keeper does not follow older rows that searches read again
-	}
 	for i := range rows {
 		r := &rows[i]
 		s.texts += len(r.texts)

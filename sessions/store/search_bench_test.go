@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/secretbox"
 	"verifyd/natsconf/topology"
@@ -111,68 +109,45 @@ func BenchmarkSearch(b *testing.B) {
 			})
 		}
 	}
-	for _, after := range []time.Duration{0, 2 * time.Second, 10 * time.Second} {
-		for _, name := range []string{"nobody", "reason-of-none"} {
-			b.Run(fmt.Sprintf("%s/after-start=%s", name, after), func(b *testing.B) {
-				benchmarkStarted(b, open, queries[name], after)
-			})
-		}
-	}
-	b.Run("kept", func(b *testing.B) { benchmarkKept(b, open(), queries) })
+	b.Run("read-ahead", func(b *testing.B) { benchmarkReadAhead(b, open, queries) })
 }
 
-// benchmarkStarted measures the first search of a process so long after its start.
-func benchmarkStarted(b *testing.B, open func() *store.Store, q lists.Query, after time.Duration) {
-	var took []time.Duration
+// benchmarkReadAhead measures a first search, which answers before it has read all, how long it takes until
+// the account is read, what that costs, and the searches after it.
+func benchmarkReadAhead(b *testing.B, open func() *store.Store, queries map[string]lists.Query) {
+	var first, until, cost []time.Duration
+	var size int64
 	for b.Loop() {
+		b.StopTimer()
 		st := open()
-		stop := natstest.Serve(b, lists.NewKeeper(st.Lists, zerolog.Nop()))
-		<-time.After(after)
-		begun := time.Now()
-		search(b, st, q)
-		took = append(took, time.Since(begun))
-		stop()
-	}
-	slices.Sort(took)
-	b.ReportMetric(float64(took[len(took)/2])/float64(time.Millisecond), "p50-ms")
-	b.ReportMetric(float64(took[len(took)-1])/float64(time.Millisecond), "max-ms")
-}
-
-// benchmarkKept measures the first searches of a process that has read ahead, and the cost of that: the time,
-// the processor time and the memory of a session.
-func benchmarkKept(b *testing.B, st *store.Store, queries map[string]lists.Query) {
-	if *benchSessions < 10_000 {
-		b.Skip("a small account is not kept")
-	}
-	keeper := lists.NewKeeper(st.Lists, zerolog.Nop())
-	heap, used, begun := heapInUse(), processorTime(b), time.Now()
-	natstest.Serve(b, keeper)
-	look := time.NewTicker(10 * time.Millisecond)
-	defer look.Stop()
-	for !keeper.Keeps(request.Account) { // minutes, of a million
-		select {
-		case <-look.C:
-		case <-b.Context().Done():
-			b.Fatal("the account was not kept")
-		}
-	}
-	took, cost, size := time.Since(begun), processorTime(b)-used, heapInUse()-heap
-	first := map[string]time.Duration{}
-	for name, q := range queries {
-		begun := time.Now()
-		search(b, st, q)
-		first[name] = time.Since(begun)
-	}
-	for b.Loop() {
+		heap, used, begun := heapInUse(), processorTime(b), time.Now()
+		stop := natstest.Serve(b, lists.NewAhead(st.Lists))
+		b.StartTimer()
 		search(b, st, queries["nobody"])
+		first = append(first, time.Since(begun))
+		for {
+			p, err := st.List(b.Context(), queries["reason-of-none"])
+			if err != nil {
+				b.Fatal(err)
+			}
+			if p.Reading == nil && p.Next == "" {
+				break
+			}
+		}
+		until, cost = append(until, time.Since(begun)), append(cost, processorTime(b)-used)
+		b.StopTimer()
+		size = heapInUse() - heap
+		stop()
+		b.StartTimer()
 	}
-	n := float64(*benchSessions)
-	b.ReportMetric(took.Seconds(), "s-until-kept")
-	b.ReportMetric(float64(cost.Microseconds())/n, "cpu-µs/session")
-	b.ReportMetric(float64(size)/n, "B/session")
-	for name, took := range first {
-		b.ReportMetric(float64(took.Microseconds())/1000, "ms-first-"+name)
+	median := func(of []time.Duration) time.Duration {
+		slices.Sort(of)
+		return of[len(of)/2]
 	}
+	b.ReportMetric(float64(median(first))/float64(time.Millisecond), "ms-first")
+	b.ReportMetric(median(until).Seconds(), "s-until-read")
+	b.ReportMetric(float64(median(cost).Microseconds())/float64(*benchSessions), "cpu-µs/session")
+	b.ReportMetric(float64(size)/float64(*benchSessions), "B/session")
 }
 
 func heapInUse() int64 {

@@ -34,8 +34,7 @@ func (p *Program) dashboard(h shared, ns networks, pages *signin.Handler, attemp
 	loggedIn := logins.NewStore(p.Store.Conn, p.Store.Ring, p.Config.Now)
 	paused := pauses.NewStore(p.Store.Conn, p.Config.Now)
 	paused.Oldest = store.OldestOf(h.sessions)
-	p.add("search", supervise.New("search", lists.NewAhead(h.sessions.Lists)),
-		supervise.New("search keeper", lists.NewKeeper(h.sessions.Lists, p.Config.Log)))
+	p.add("search", supervise.New("search", lists.NewAhead(h.sessions.Lists)))
 	var snippets []integratorpages.Snippet
 	for _, g := range verify.Guides() {
 		snippets = append(snippets, integratorpages.Snippet{

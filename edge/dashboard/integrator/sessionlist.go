@@ -45,6 +45,7 @@ type sessionsData struct {
 	// addresses of the whole list, in each format
 	Sheet, CSV, Lines string
 	Back              time.Time
+	Reading           *lists.Progress
 }
 
 // showSessions answers GET /dashboard/sessions, newest first.
@@ -70,7 +71,7 @@ func (h sessionPages) drawSessions(w http.ResponseWriter, r *http.Request, v sit
 		h.Fail(w, r, &v, err)
 		return
 	}
-	d.Sessions, d.Back = list.Sessions, list.Back
+	d.Sessions, d.Back, d.Reading = list.Sessions, list.Back, list.Reading
 	pairs := f.pairs()
 	if list.Next != "" {
 		d.Older = h.Prefix + paths.Sessions + "?" + form.Query(append(pairs, "cursor", list.Next)...)

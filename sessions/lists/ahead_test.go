@@ -1,7 +1,6 @@
 package lists_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -9,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
 	"verifyd/natsconf"
@@ -18,6 +16,7 @@ import (
 	"verifyd/natsconf/topology"
 	"verifyd/sessions"
 	"verifyd/sessions/erasure"
+	"verifyd/sessions/facts"
 	"verifyd/sessions/lists"
 	"verifyd/sessions/store"
 )
@@ -31,17 +30,15 @@ var (
 	declined = sessions.Outcome{State: sessions.Failed, Reason: sessions.Declined, Network: "default"}
 )
 
-// rig is a store, and two processes that use it: one searches and runs the keeper, the other writes.
+// rig is a store, and two processes that use it: one searches, the other writes.
 type rig struct {
 	conn          *natsconf.Conn
 	offset        *atomic.Int64 // of the clock
 	open          func() *store.Store
 	store, writer *store.Store
-	keeper        *lists.Keeper
 }
 
-// keep returns a rig whose keeper keeps accounts with at least from sessions.
-func keep(t *testing.T, from int) rig {
+func newRig(t *testing.T) rig {
 	t.Helper()
 	r := rig{conn: natstest.Start(t), offset: &atomic.Int64{}}
 	key := secretbox.NewKey()
@@ -56,7 +53,6 @@ func keep(t *testing.T, from int) rig {
 		})
 	}
 	r.store, r.writer = r.open(), r.open()
-	r.keeper = lists.NewTestKeeper(r.store.Lists, from)
 	return r
 }
 
@@ -138,31 +134,64 @@ func (r rig) messages(t *testing.T, q lists.Query) int {
 	return int(r.conn.NC.Stats().InMsgs - before)
 }
 
-func (r rig) awaitKept(t *testing.T) {
+// many starts sessions that are never completed.
+func (r rig) many(t *testing.T, n int) {
 	t.Helper()
-	natstest.Await(t, "the account is kept", func() bool { return r.keeper.Keeps(account) })
+	var starting sync.WaitGroup
+	for w := range 64 {
+		starting.Go(func() {
+			for i := w; i < n; i += 64 {
+				r.start(t, account, fmt.Sprint("user_", i))
+			}
+		})
+	}
+	starting.Wait()
 }
 
-// nextPass makes the keeper do all its work, which includes the search for large accounts, until is reports
-// true.
-func (r rig) nextPass(t *testing.T, what string, is func() bool) {
+// readAll does what an Ahead does with the account.
+func (r rig) readAll(t *testing.T) {
 	t.Helper()
-	natstest.Await(t, what, func() bool {
-		r.offset.Add(int64(time.Minute))
-		return is()
-	})
+	if err := r.store.ReadAll(t.Context(), account); err != nil {
+		t.Fatal(err)
+	}
 }
 
-// The first search of an account with many sessions reads no records and no outcomes. A small account is not
-// kept.
-func TestKeeperReadsBeforeTheFirstSearch(t *testing.T) {
+// A search of an account with many sessions, of which it can read only some in its time, says how many it has
+// read, and what it has not read is read on. Then searches read no records and no outcomes.
+func TestLargeAccountIsReadOn(t *testing.T) {
 	t.Parallel()
-	r := keep(t, 300)
+	const all = 1500
+	r := newRig(t)
+	r.store.Hurry(100)
+	r.fill(t, account, all)
+	r.fill(t, "acc_small", 50)
+	nobody := lists.Query{Account: account, Text: "nobody", Limit: 5}
+	p, err := r.store.List(t.Context(), nobody)
+	if err != nil || len(p.Sessions) > 0 || p.Next == "" || p.Back.IsZero() || p.Reading == nil {
+		t.Fatalf("the first search: %+v, %v", p, err)
+	}
+	if read := *p.Reading; read.Read < 100 || read.Read >= all || read.Of != all || read.Left <= 0 {
+		t.Errorf("the first search: %+v", read)
+	}
+	natstest.Serve(t, lists.NewAhead(r.store.Lists))
+	natstest.Await(t, "all is read", func() bool { return r.store.Rows(account) == all })
+	if p, err := r.store.List(t.Context(), nobody); err != nil || p.Next != "" || p.Reading != nil {
+		t.Errorf("a search when all is read: %+v, %v", p, err)
+	}
+	if p, err := r.store.List(t.Context(), lists.Query{
+		Account: "acc_small", Text: "nobody", Limit: 5,
+	}); err != nil || p.Next != "" || p.Reading != nil {
+		t.Errorf("a search of a small account: %+v, %v", p, err)
+	}
+}
+
+// After an account was read, no search reads its records or outcomes again.
+func TestSearchesReadNothingAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
 	r.fill(t, account, 400)
 	r.fill(t, "acc_small", 100)
-	stop := natstest.Serve(t, r.keeper)
-	r.awaitKept(t)
-	stop() // it uses the same connection
+	r.readAll(t)
 	for name, q := range map[string]lists.Query{
 		"text":    {Text: "nobody"},
 		"reason":  {Reasons: []sessions.Reason{sessions.Unconfirmed}},
@@ -170,29 +199,78 @@ func TestKeeperReadsBeforeTheFirstSearch(t *testing.T) {
 		"state":   {States: []sessions.State{sessions.Canceled}},
 	} {
 		if n := r.messages(t, q); n > 20 {
-			t.Errorf("%s: a first search took %d messages", name, n)
+			t.Errorf("%s: a search took %d messages", name, n)
 		}
 	}
-	if r.keeper.Keeps("acc_small") || r.store.Rows("acc_small") > 0 {
-		t.Error("a small account is kept")
+	if n := r.store.Rows(account); n != 400 || r.store.Rows("acc_small") > 0 {
+		t.Errorf("%d sessions are in memory, and %d of an account that nobody searches", n,
+			r.store.Rows("acc_small"))
 	}
-	if n := r.store.Rows(account); n != 400 {
-		t.Errorf("%d sessions are kept", n)
+}
+
+// Pages of a search whose time is over again and again have each session once.
+func TestSearchGoesOnWhereItsTimeWasOver(t *testing.T) {
+	t.Parallel()
+	const all = 3000
+	r := newRig(t)
+	r.store.Hurry(100)
+	r.many(t, all)
+	if got := r.find(t, lists.Query{Text: "user_"}); len(got) != all || len(slices.Compact(got)) != all {
+		t.Errorf("%d sessions, want %d", len(got), all)
+	}
+}
+
+// While a large account is being read, a search waits for that no longer than it reads by itself, and says how
+// much is read. A search of a small account waits.
+func TestSearchDoesNotWaitForALargeAccount(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.fill(t, account, 200)
+	r.readAll(t)
+	r.store.Hurry(200)
+	release, err := r.store.Use(t.Context(), account)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := lists.Query{Account: account, Text: "user_7", Limit: 5}
+	p, err := r.store.List(t.Context(), q)
+	if err != nil || len(p.Sessions) > 0 || p.Next == "" || p.Reading == nil || p.Reading.Read != 200 ||
+		p.Reading.Of != 200 {
+		t.Errorf("in use: %+v, %v", p, err)
+	}
+	r.store.Hurry(201)
+	found := make(chan error)
+	go func() {
+		p, err := r.store.List(t.Context(), q)
+		if err == nil && (len(p.Sessions) != 5 || p.Reading != nil) {
+			err = fmt.Errorf("%+v", p)
+		}
+		found <- err
+	}()
+	select {
+	case err := <-found:
+		t.Errorf("it did not wait: %v", err)
+		release()
+		return
+	default:
+	}
+	release()
+	if err := <-found; err != nil {
+		t.Error("after the wait:", err)
 	}
 }
 
 // Memory alone answers no search: a session that another process stored a moment ago is found, a session
-// whose user was erased is not, and the keeper forgets that user.
+// whose user was erased is not, and that user is in memory no longer.
 func TestKeptIsNeverOlderThanTheStore(t *testing.T) {
 	t.Parallel()
-	r := keep(t, 50)
+	r := newRig(t)
 	r.fill(t, account, 60)
 	gone, other := r.start(t, account, "gone"), r.start(t, account, "other")
 	for _, s := range []sessions.Session{gone, other} {
 		r.complete(t, s, sessions.Outcome{State: sessions.Canceled, Reason: sessions.CanceledReason})
 	}
-	natstest.Serve(t, r.keeper)
-	r.awaitKept(t)
+	r.readAll(t)
 	late := r.start(t, account, "late")
 	if got := r.find(t, lists.Query{Text: "late"}); !slices.Equal(got, []sessions.ID{late.ID}) {
 		t.Errorf("started a moment ago: %v", got)
@@ -211,20 +289,19 @@ func TestKeptIsNeverOlderThanTheStore(t *testing.T) {
 			t.Errorf("%s finds an erased user's session", name)
 		}
 	}
-	r.erase(t, "other")
-	r.nextPass(t, "the erased are forgotten without a search", func() bool {
-		return r.store.Rows(account) == 61
-	})
+	if n := r.store.Rows(account); n != 62 {
+		t.Errorf("%d sessions are in memory", n)
+	}
 }
 
-// While sessions start and end, while searches read ahead of the keeper, and after some sessions have
+// While sessions start and end, while Ahead and searches read, and after some sessions have
 // expired, each search by outcome finds all sessions with that outcome, each once.
 func TestKeptOutcomesAreThoseOfTheStore(t *testing.T) {
 	t.Parallel()
-	r := keep(t, 20)
+	r := newRig(t)
 	r.fill(t, account, 40)
-	natstest.Serve(t, r.keeper)
-	r.awaitKept(t)
+	natstest.Serve(t, lists.NewAhead(r.store.Lists))
+	r.store.Expect(account)
 	var mu sync.Mutex
 	want := map[sessions.State][]sessions.ID{}
 	note := func(s sessions.Session, state sessions.State) {
@@ -274,109 +351,43 @@ func TestKeptOutcomesAreThoseOfTheStore(t *testing.T) {
 	}
 	r.offset.Add(int64(sessions.Lifetime + 2*time.Minute))
 	check("at once")
-	r.nextPass(t, "the keeper has seen that they expired", func() bool {
-		return r.messages(t, lists.Query{States: []sessions.State{sessions.Expired}, Text: "worker_"}) < 100
-	})
 	check("later")
 	r.store = r.open()
-	r.keeper = lists.NewTestKeeper(r.store.Lists, 20)
-	natstest.Serve(t, r.keeper)
-	r.awaitKept(t)
+	r.readAll(t)
 	check("in a process that has begun since")
-}
-
-// An outcome is found even if it is stored after the keeper has looked for it. So is an outcome that a
-// search did not have to read when it read further than the keeper. What has been read is not read again.
-func TestOutcomesThatComeLaterAreFound(t *testing.T) {
-	t.Parallel()
-	r := keep(t, 20)
-	do := func(step func(context.Context) error) {
-		t.Helper()
-		if err := step(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r.fill(t, account, 40)
-	do(r.keeper.Pass)
-	open, late := r.start(t, account, "open"), r.start(t, account, "late")
-	do(r.keeper.Pass)
-	r.complete(t, late, verified)
-	r.start(t, account, "another") // so that the pass has something to read
-	do(r.keeper.Pass)
-	found := func(user string, s sessions.Session) {
-		t.Helper()
-		q := lists.Query{Text: user, States: []sessions.State{sessions.Verified}}
-		if got := r.find(t, q); !slices.Equal(got, []sessions.ID{s.ID}) {
-			t.Errorf("%s: %v", user, got)
-		}
-	}
-	found("late", late)
-	unread := r.start(t, account, "unread")
-	pending := lists.Query{Text: "open", States: []sessions.State{sessions.Pending}}
-	r.find(t, pending)
-	catchUp, err := r.keeper.Goal(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.complete(t, unread, verified)
-	if got := r.find(t, pending); !slices.Equal(got, []sessions.ID{open.ID}) {
-		t.Errorf("pending: %v", got)
-	}
-	do(catchUp)
-	found("unread", unread)
-	for i := range 4 {
-		r.fill(t, fmt.Sprint("acc_small_", i), 15)
-	}
-	do(r.keeper.Pass)
-	before := r.conn.NC.Stats().InMsgs
-	r.start(t, "acc_small_0", "one")
-	do(r.keeper.Pass)
-	if n := r.conn.NC.Stats().InMsgs - before; n > 30 {
-		t.Errorf("a pass over one session took %d messages", n)
-	}
 }
 
 // Sessions that were removed from memory, and read again by a search that did not need their outcomes, are
 // still found by their outcomes.
 func TestWhatIsReadAgainIsNotTakenForLookedUp(t *testing.T) {
 	t.Parallel()
-	r := keep(t, 20)
+	r := newRig(t)
 	r.fill(t, account, 200)
-	do := func() {
-		t.Helper()
-		if err := r.keeper.Pass(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	do()
-	r.keeper.Bound(12_000)
+	r.readAll(t)
+	r.store.Bound(12_000)
 	r.find(t, lists.Query{Text: "nobody"})
 	if n := r.store.Rows(account); n < 10 || n > 150 {
 		t.Fatalf("%d sessions are left", n)
 	}
-	r.keeper.Bound(1 << 20)
+	r.store.Bound(1 << 20)
 	r.find(t, lists.Query{Text: "nobody"})
 	r.complete(t, r.start(t, account, "more"), verified)
-	do()
+	r.readAll(t)
 	if got := r.find(t, lists.Query{States: []sessions.State{sessions.Verified}}); len(got) != 181 {
 		t.Errorf("%d are found as verified, want 181", len(got))
 	}
 }
 
-// A keeper without room keeps nothing, or a part of what it should, and each search still finds what it
-// must.
+// If there is no room for an account, or for a part of it only, each search still finds what it must.
 func TestSearchesAreRightWithoutRoom(t *testing.T) {
 	t.Parallel()
 	for name, bound := range map[string]int{"for nothing": 1, "for a part": 30_000} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := keep(t, 300)
+			r := newRig(t)
 			all := r.fill(t, account, 600)
-			r.keeper.Bound(bound)
-			natstest.Serve(t, r.keeper)
-			if bound > 1 {
-				r.awaitKept(t)
-			}
+			r.store.Bound(bound)
+			r.readAll(t)
 			for round := range 2 {
 				r.start(t, account, fmt.Sprint("more_", round))
 				for _, i := range []int{0, 1, 300, 599} {
@@ -397,43 +408,66 @@ func TestSearchesAreRightWithoutRoom(t *testing.T) {
 	}
 }
 
-// Sessions that have aged out are forgotten, and an account with few sessions left is no longer kept.
-func TestKeeperForgetsWhatHasAgedOut(t *testing.T) {
+// The facts of a delivery are not taken for the outcome of its session, which would then be read from the
+// session itself, however the outcomes are read.
+func TestDeliveriesAreNoOutcomes(t *testing.T) {
 	t.Parallel()
-	r := keep(t, 200)
-	r.fill(t, account, 400)
-	natstest.Serve(t, r.keeper)
-	r.awaitKept(t)
-	age := func(before uint64) {
+	r := newRig(t)
+	r.store.Hurry(1 << 20)
+	r.fill(t, account, 40)
+	declinedOf := func(user string) sessions.ID {
 		t.Helper()
-		s, err := r.conn.JS.Stream(t.Context(), topology.BucketStream(topology.BucketSessions))
-		if err == nil {
-			err = s.Purge(t.Context(), jetstream.WithPurgeSequence(before))
-		}
-		if err != nil {
+		s := r.start(t, account, user)
+		r.complete(t, s, declined)
+		c := facts.Claim{Session: s.ID, Number: 1, At: time.Now()}
+		if err := r.writer.Claim(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
+		return s.ID
 	}
-	age(101)
-	r.nextPass(t, "they are forgotten", func() bool { return r.store.Rows(account) == 300 })
-	if n := r.messages(t, lists.Query{Text: "nobody"}); n > 100 {
-		t.Errorf("a search took %d messages", n)
+	var want []sessions.ID
+	find := func(when string) {
+		t.Helper()
+		slices.Sort(want)
+		got := r.find(t, lists.Query{Reasons: []sessions.Reason{sessions.Declined}})
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v are declined, want %v", when, got, want)
+		}
 	}
-	if got := r.find(t, lists.Query{Text: "user_"}); len(got) != 300 {
-		t.Errorf("%d sessions are found", len(got))
-	}
-	age(311)
-	r.nextPass(t, "it is kept no longer", func() bool { return !r.keeper.Keeps(account) })
-	if got := r.find(t, lists.Query{Text: "user_"}); len(got) != 90 {
-		t.Errorf("%d sessions are found", len(got))
+	r.readAll(t)
+	for round, n := range []int{8, 30} {
+		for i := range n {
+			want = append(want, declinedOf(fmt.Sprint("kept_", round, "_", i)))
+		}
+		r.readAll(t)
+		find("kept")
+		if n := r.messages(t, lists.Query{Reasons: []sessions.Reason{sessions.Unconfirmed}}); n > 15 {
+			t.Errorf("a search for a reason that is not there took %d messages", n)
+		}
+		want = append(want, declinedOf(fmt.Sprint("searched_", round)))
+		find("searched")
 	}
 }
 
-// If very many sessions were stored at once, a search before the keeper has read them leaves the kept span
-// unchanged.
-func TestSearchFarAfterAKeptSpanLeavesIt(t *testing.T) {
+// If the stream of the records was made anew, what was read of the one before is no longer searched.
+func TestStreamMadeAnew(t *testing.T) {
 	t.Parallel()
-	if left, err := lists.PositionBehind(1 << 20); !left || err != nil {
-		t.Errorf("left alone: %t, %v", left, err)
+	r := newRig(t)
+	r.fill(t, account, 60)
+	r.readAll(t)
+	s, err := r.conn.JS.Stream(t.Context(), topology.BucketStream(topology.BucketSessions))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.conn.JS.DeleteStream(t.Context(), s.CachedInfo().Config.Name); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.conn.JS.CreateStream(t.Context(), s.CachedInfo().Config); err != nil {
+		t.Fatal(err)
+	}
+	r.writer = r.open()
+	late := r.start(t, account, "late")
+	if got := r.find(t, lists.Query{Text: "late"}); !slices.Equal(got, []sessions.ID{late.ID}) {
+		t.Errorf("found: %v, want %s", got, late.ID)
 	}
 }
