@@ -74,6 +74,10 @@ type Request struct {
 	Reference string `json:"r,omitempty"`
 	// Locale is the BCP 47 tag of the user's language, as the integrator knows it; empty: not given.
 	Locale string `json:"l,omitempty"`
+	// DisplayName and GroupName are how people know the user and the group on the platform, arbitrary, 0 to
+	// 1,024 bytes each. They are for people to read: nothing is decided by them.
+	DisplayName string `json:"d,omitempty"`
+	GroupName   string `json:"n,omitempty"`
 }
 
 // Session is the record of a session: what the integrator asked for, and when. It is written once, by

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// MaxFieldBytes bounds platform, platform_user_id and guild_id, as UTF-8 after unescaping.
+	// MaxFieldBytes bounds platform, platform_user_id, guild_id and the names, as UTF-8 after unescaping.
 	MaxFieldBytes = 1024
 )
 
@@ -22,6 +22,7 @@ type verification struct {
 	platform, platformUserID, guildID string
 	callback                          urlpolicy.URL
 	reference, locale                 string
+	displayName, groupName            string
 	level                             proof.Level // as the request sets it; empty: it does not
 	asked                             proof.Level // that counts
 }
@@ -54,6 +55,8 @@ func decodeVerification(body []byte, callbacks Callbacks) (verification, []probl
 		callback:       m.url("callback_url", callbacks),
 		reference:      m.checked("reference", words.CheckReference),
 		locale:         m.checked("locale", words.CheckLocale),
+		displayName:    m.text("display_name", false),
+		groupName:      m.text("group_name", false),
 	}
 	m.Misspelt("binding")
 	return v, m.Faults

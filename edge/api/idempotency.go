@@ -39,7 +39,10 @@ func (v verification) fingerprint() [sha256.Size]byte {
 	if v.level != "" { // so that requests without it have the fingerprint that older builds make
 		fields = append(fields, string(v.level))
 	}
-	for _, member := range []struct{ name, value string }{{"reference", v.reference}, {"locale", v.locale}} {
+	for _, member := range []struct{ name, value string }{
+		{"reference", v.reference}, {"locale", v.locale}, {"display_name", v.displayName},
+		{"group_name", v.groupName},
+	} {
 		if member.value != "" { // the name, so that no member passes for another
 			fields = append(fields, member.name, member.value)
 		}

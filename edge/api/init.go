@@ -168,6 +168,7 @@ func requestOf(who account.Principal, v verification) sessions.Request {
 		Account: who.Account.ID, Key: who.Key.ID, Test: who.Key.Test, Policy: who.Key.Policy,
 		Platform: v.platform, PlatformUserID: v.platformUserID, GuildID: v.guildID,
 		CallbackURL: v.callback.String(), Level: v.asked, Reference: v.reference, Locale: v.locale,
+		DisplayName: v.displayName, GroupName: v.groupName,
 	}
 }
 

@@ -234,7 +234,7 @@ func exampleSession(t *testing.T) facts.View {
 			ID: "k3v7q2m5zt4yd6n2xw7p2c4hf2jb5ral", CreatedAt: exampleTime(t, "13:12:09.105"),
 			ExpiresAt: exampleTime(t, "13:22:09.105"), Request: sessions.Request{
 				Platform: "discord", PlatformUserID: "sailor_42", GuildID: "118203948571029384",
-				Reference: "order 4711", Locale: "pt-BR",
+				Reference: "order 4711", Locale: "pt-BR", DisplayName: "Captain Ahab", GroupName: "Pequod",
 			},
 		},
 		Outcome:     sessions.Outcome{State: sessions.Verified, Reached: proof.Link},

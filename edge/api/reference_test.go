@@ -44,8 +44,43 @@ func TestReferenceAndLocaleComeBack(t *testing.T) {
 		"Accept", "text/csv")
 	lines := strings.Split(strings.TrimSpace(csv.body), "\r\n")
 	if len(lines) != 2 || !strings.Contains(lines[0], ",reference,locale,tries,") ||
-		!strings.HasSuffix(lines[1], ",Order 4711 <é>,pt-BR,,,,") {
+		!strings.HasSuffix(lines[1], ",Order 4711 <é>,pt-BR,,,,,,") {
 		t.Errorf("as CSV: %q", lines)
+	}
+}
+
+// Names are in every answer, in exports, and never in the callback, whatever their characters; q finds them by
+// how they begin.
+func TestNamesComeBack(t *testing.T) {
+	t.Parallel()
+	s := newService(t, nil)
+	name, group := "=Cap\u202ealice", "Harbor <b>"
+	token := parse[started](t, s.init(t, `{`+good+`,"display_name":"=Cap\u202ealice","group_name":"Harbor <b>"}`),
+		http.StatusOK).Session
+	got := parse[export.Session](t, s.get(t, token, acmeKey), http.StatusOK)
+	if got.DisplayName != name || got.GroupName != group || got.Reference != "" {
+		t.Errorf("it reads as %+v", got)
+	}
+	for held, want := range map[string][]string{
+		"=CAP": {idOf(t, token)}, "harbor": {idOf(t, token)}, "alice": nil, "g-1": {idOf(t, token)},
+		"u-1": {idOf(t, token)},
+	} {
+		if ids, _ := s.ids(t, acmeKey, "?q="+url.QueryEscape(held)); !slices.Equal(ids, want) {
+			t.Errorf("q=%q finds %v, want %v", held, ids, want)
+		}
+	}
+	c := s.complete(t, token, sessions.Outcome{State: sessions.Verified, Network: "default"})
+	if c.DisplayName != name || c.GroupName != group {
+		t.Errorf("completed: %+v", c)
+	}
+	csv := s.do(t, http.MethodGet, "/sessions?q=harbor", "", "Authorization", "Bearer "+acmeKey,
+		"Accept", "text/csv")
+	if !strings.HasSuffix(strings.TrimSpace(csv.body), ",'"+name+","+group) {
+		t.Errorf("as CSV: %q", csv.body)
+	}
+	long := s.init(t, `{`+good+`,"display_name":"`+strings.Repeat("é", 513)+`"}`)
+	if long.status != http.StatusBadRequest || !strings.Contains(long.body, "1026 bytes; it may have up to 1024") {
+		t.Errorf("too long: %d %s", long.status, long.body)
 	}
 }
 
@@ -58,7 +93,7 @@ func TestReferenceAndLocaleAreOfTheRequest(t *testing.T) {
 		return s.do(t, http.MethodPost, pathInit, `{`+good+more+`}`, "Authorization", "Bearer "+acmeKey,
 			"Content-Type", "application/json", "Idempotency-Key", key)
 	}
-	all := []string{``, `,"reference":"code"`, `,"locale":"de"`, `,"reference":"de"`, `,"reference":"locale"`,
+	all := []string{``, `,"display_name":"de"`, `,"group_name":"de"`, `,"reference":"code"`, `,"locale":"de"`, `,"reference":"de"`, `,"reference":"locale"`,
 		`,"binding":"code"`, `,"binding":"code","reference":"code"`}
 	for i, first := range all {
 		key := fmt.Sprintf("key-%d", i)

@@ -40,7 +40,7 @@ func TestReadPendingSession(t *testing.T) {
 		created := web.Timestamp(s.clock.now())
 		want := fmt.Sprintf(`{"id":%q,"test":false,"platform":"chat","platform_user_id":"u-1","guild_id":"g-1","binding":"link","reached":null,"state":"pending","step":"","verified":null,"reason":"","rule":"",`+
 			`"created_at":%q,"expires_at":%q,"completed_at":null,"delivery":{"state":"none","attempts":[],"waiting":null},`+
-			`"reference":"","locale":""}`,
+			`"reference":"","locale":"","display_name":"","group_name":""}`,
 			id, created, begun.ExpiresAt)
 		if a.status != http.StatusOK || a.body != want {
 			t.Errorf("%d %s\nwant %s", a.status, a.body, want)

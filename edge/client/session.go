@@ -29,6 +29,10 @@ type Verification struct {
 	Reference string `json:"reference,omitempty"`
 	// Locale is the user's language as a BCP 47 tag, such as "de" or "pt-BR"; empty: the browser says it.
 	Locale string `json:"locale,omitempty"`
+	// DisplayName and GroupName are how people know the user and the group on the platform; the page shows
+	// them above PlatformUserID and GuildID. Any text of up to 1,024 bytes.
+	DisplayName string `json:"display_name,omitempty"`
+	GroupName   string `json:"group_name,omitempty"`
 
 	// IdempotencyKey makes a repeat of Start safe: for ten minutes the same key and verification give the
 	// same session, and cost no quota. 1 to 255 visible ASCII characters, new for each session that is
@@ -109,8 +113,10 @@ type Session struct {
 	ExpiresAt   time.Time  `json:"expires_at"`
 	CompletedAt *time.Time `json:"completed_at"` // nil while pending and when expired
 	Delivery    Delivery   `json:"delivery"`
-	Reference   string     `json:"reference"` // as given, as is the locale
+	Reference   string     `json:"reference"` // as given, as are the next three
 	Locale      string     `json:"locale"`
+	DisplayName string     `json:"display_name"`
+	GroupName   string     `json:"group_name"`
 }
 
 // Delivery is the state of the callback.

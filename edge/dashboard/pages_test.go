@@ -65,6 +65,7 @@ func TestSessionShowsItsTimelineAndIsSentAgain(t *testing.T) {
 	a := r.account("Harbor Guild")
 	s := r.session(a, func(q *sessions.Request) {
 		q.PlatformUserID, q.Reference, q.Locale = "o'brien <b>\u202e", "order <i>", "pt-BR"
+		q.DisplayName, q.GroupName = "Brian <u>", "Harbor <s>"
 	})
 	path := "/dashboard/sessions/" + string(s.ID)
 	b := r.as("dev")
@@ -79,8 +80,9 @@ func TestSessionShowsItsTimelineAndIsSentAgain(t *testing.T) {
 	page.Want(t, http.StatusOK, "Verified (Example Network)", "Rejected: the receiver answered 503",
 		"<script>alert(1)</script>\nU+202E U+001B", "Fix the receiver, then send it again",
 		"hooks.example.com:443",
-		"U+202E", "1 sent", "reference order <i>", "locale pt-BR")
-	b.Get("/dashboard/sessions").Want(t, http.StatusOK, "order <i>")
+		"U+202E", "1 sent", "reference order <i>", "locale pt-BR", "Brian <u>",
+		"o'brien <b>", "group Harbor <s>")
+	b.Get("/dashboard/sessions").Want(t, http.StatusOK, "order <i>", "Brian <u>", "Harbor <s>")
 	if strings.Contains(page.Body, "<script>alert") || strings.Contains(page.Body, "<b>\u202e") {
 		t.Error("what somebody typed stands unescaped")
 	}

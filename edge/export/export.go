@@ -159,7 +159,7 @@ var columns = []string{
 	"id", "test", "platform", "platform_user_id", "guild_id", "binding", "reached", "state", "step",
 	"verified", "reason", "rule", "created_at", "expires_at", "completed_at", "delivery", "attempts",
 	"last_class", "last_status", "reference", "locale", "tries", "last_detail", "tried_at",
-	"next_attempt_at",
+	"next_attempt_at", "display_name", "group_name",
 }
 
 func (s Session) cells() []string {
@@ -181,6 +181,7 @@ func (s Session) cells() []string {
 		text(s.Verified), string(s.Reason), string(s.Rule), s.CreatedAt, s.ExpiresAt, text(s.CompletedAt),
 		string(s.Delivery.State), strconv.Itoa(len(s.Delivery.Attempts)), class, status,
 		Defuse(s.Reference), s.Locale, tries, Defuse(waiting.Detail), waiting.TriedAt, waiting.NextAttemptAt,
+		Defuse(s.DisplayName), Defuse(s.GroupName),
 	}
 }
 

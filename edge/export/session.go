@@ -34,8 +34,10 @@ type Session struct {
 	ExpiresAt   string       `json:"expires_at"`
 	CompletedAt *string      `json:"completed_at"` // null while pending and when expired
 	Delivery    Delivery     `json:"delivery"`
-	Reference   string       `json:"reference"` // as given, as is the locale
+	Reference   string       `json:"reference"` // as given, as are the next three
 	Locale      string       `json:"locale"`
+	DisplayName string       `json:"display_name"`
+	GroupName   string       `json:"group_name"`
 }
 
 // Delivery is the state of the session's callback.
@@ -73,7 +75,7 @@ func Document(v facts.View) Session {
 		CreatedAt: web.Timestamp(v.CreatedAt), ExpiresAt: web.Timestamp(v.ExpiresAt),
 		CompletedAt: TimestampOrNull(v.CompletedAt),
 		Delivery:    Delivery{State: v.Delivery.State, Attempts: []Attempt{}},
-		Reference:   v.Reference, Locale: v.Locale,
+		Reference:   v.Reference, Locale: v.Locale, DisplayName: v.DisplayName, GroupName: v.GroupName,
 	}
 	if v.State == sessions.Verified || v.State == sessions.Failed {
 		verified := v.Verified()

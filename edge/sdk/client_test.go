@@ -80,12 +80,12 @@ var script = []step{
 				`"binding":"code"}`}},
 		"",
 	},
-	{ // the caller's reference for the session, and the user's language
+	{ // the caller's reference for the session, the user's language, and names
 		`{"call":"start","platform":"p","user":"u","callback":"https://h.example/v","reference":"order 4711",` +
-			`"locale":"pt-BR"}`,
+			`"locale":"pt-BR","called":"Captain Ahab","group":"Pequod"}`,
 		[]exchange{{request: "POST /verify/init", status: 200, answer: started,
 			body: `{"platform":"p","platform_user_id":"u","callback_url":"https://h.example/v",` +
-				`"reference":"order 4711","locale":"pt-BR"}`}},
+				`"reference":"order 4711","locale":"pt-BR","display_name":"Captain Ahab","group_name":"Pequod"}`}},
 		"",
 	},
 	{

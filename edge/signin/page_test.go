@@ -68,6 +68,35 @@ func TestRows(t *testing.T) {
 	}
 }
 
+// How people know the user and the group stands first, the ids beneath; a name that is the id stands once. A
+// known platform is written as people write it. Names are as foreign as ids.
+func TestNamesStandAboveIDs(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	b := r.browser()
+	shown := func(change func(*sessions.Request)) string {
+		_, token := r.session(change)
+		return b.Get(b.page(token)).Body
+	}
+	body := shown(func(q *sessions.Request) {
+		q.DisplayName, q.GroupName, q.GuildID = "Ahab\u202e<b>", "Pequod", ""
+	})
+	for _, want := range []string{
+		"<dd><bdi>Ahab<i>U+202E</i>&lt;b&gt;</bdi><small><bdi>sailor_42</bdi></small></dd>",
+		"<dd><bdi>Pequod</bdi></dd>", "<dd><bdi>Discord</bdi></dd>",
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("%s is missing in\n%s", want, body)
+		}
+	}
+	body = shown(func(q *sessions.Request) { q.DisplayName, q.Platform = "sailor_42", "disco" })
+	for _, want := range []string{"<dd><bdi>sailor_42</bdi></dd>", "<dd><bdi>disco</bdi></dd>"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("%s is missing in\n%s", want, body)
+		}
+	}
+}
+
 func TestNotesAreOnlyLookedUp(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})

@@ -1,9 +1,11 @@
 package signin
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"verifyd/sessions"
@@ -158,11 +160,23 @@ func minutesLeft(d time.Duration) int {
 }
 
 func facts(s sessions.Session) []fact {
-	rows := []fact{{"ask.account", s.PlatformUserID}, {"ask.where", s.Platform}}
-	if s.GuildID != "" {
-		rows = append(rows, fact{"ask.group", s.GuildID})
+	rows := []fact{
+		{"ask.account", s.DisplayName, s.PlatformUserID},
+		{"ask.where", "", cmp.Or(knownPlatforms[strings.ToLower(s.Platform)], s.Platform)},
+	}
+	if s.GroupName+s.GuildID != "" {
+		rows = append(rows, fact{"ask.group", s.GroupName, s.GuildID})
 	}
 	return rows
+}
+
+// knownPlatforms are platforms as people write them.
+var knownPlatforms = map[string]string{
+	"discord": "Discord", "github": "GitHub", "irc": "IRC", "mastodon": "Mastodon", "matrix": "Matrix",
+	"minecraft": "Minecraft", "mumble": "Mumble", "reddit": "Reddit", "roblox": "Roblox", "signal": "Signal",
+	"slack": "Slack", "steam": "Steam", "teams": "Microsoft Teams", "teamspeak": "TeamSpeak",
+	"telegram": "Telegram", "twitch": "Twitch", "whatsapp": "WhatsApp", "xmpp": "XMPP", "youtube": "YouTube",
+	"zulip": "Zulip",
 }
 
 // closed reports whether nobody may sign in for a session that is pending, since its account is out of

@@ -78,14 +78,15 @@ var notices = map[notice]struct{ again bool }{
 	noteUnconfirmed: {again: true}, noteUnsaved: {},
 }
 
-// fact is one row of what is being verified; the label is a text's key.
-type fact struct{ Label, Value string }
+// fact is one row of what is being verified: a name, which may be empty, above what it names. The label is a
+// text's key.
+type fact struct{ Label, Name, Value string }
 
 // row is a fact as it is drawn. Tall: it takes so much room that it is scrolled in a box of its own.
 type row struct {
-	Label string
-	Tall  bool
-	Text  template.HTML
+	Label      string
+	Tall       bool
+	Name, Text template.HTML
 }
 
 // roomShown is what is shown at once of a value, in characters: some seven lines of a phone.
@@ -94,7 +95,14 @@ const roomShown = 100
 func rowsOf(facts []fact) []row {
 	rows := make([]row, len(facts))
 	for i, f := range facts {
-		rows[i] = row{f.Label, page.Room(f.Value) > roomShown, page.Typed(f.Value)}
+		tall := page.Room(f.Name)+page.Room(f.Value) > roomShown
+		rows[i] = row{Label: f.Label, Tall: tall}
+		if f.Value != "" {
+			rows[i].Text = page.Typed(f.Value)
+		}
+		if f.Name != "" && f.Name != f.Value {
+			rows[i].Name = page.Typed(f.Name)
+		}
 	}
 	return rows
 }

@@ -16,7 +16,8 @@ type Query struct {
 	// ID is looked up at once. If the query does not select that session, the list is the one that Text
 	// selects; if Text is empty, the list is empty.
 	ID sessions.ID
-	// Text, in the form of Fold, is a prefix of the user, the group, the reference or the name of the key.
+	// Text, in the form of Fold, is a prefix of the user or the group, of the name of either, of the
+	// reference, or of the name of the key.
 	// For the last, Named has the ids of all keys whose names begin with it.
 	Text  string
 	Named []string
@@ -65,7 +66,8 @@ func (q Query) wantsOutcome() bool { return len(q.States)+len(q.Reasons)+len(q.N
 
 // traits are the properties of a record by which queries select.
 type traits struct {
-	user, group, reference string // in the form of Fold
+	user, group, reference string // in the form of Fold, as are the next two
+	displayName, groupName string
 	platform, guildID, key string
 	test                   bool
 	level                  proof.Level
@@ -76,7 +78,8 @@ type traits struct {
 func (q Query) matches(t traits) bool {
 	return (q.Test == nil || *q.Test == t.test) &&
 		(q.Text == "" || strings.HasPrefix(t.user, q.Text) || strings.HasPrefix(t.group, q.Text) ||
-			strings.HasPrefix(t.reference, q.Text) || slices.Contains(q.Named, t.key)) &&
+			strings.HasPrefix(t.reference, q.Text) || strings.HasPrefix(t.displayName, q.Text) ||
+			strings.HasPrefix(t.groupName, q.Text) || slices.Contains(q.Named, t.key)) &&
 		(q.PlatformUserID == "" || Fold(q.PlatformUserID) == t.user) &&
 		(q.Platform == "" || q.Platform == t.platform) && (q.Group == "" || q.Group == t.guildID) &&
 		wanted(q.Keys, t.key) && wanted(q.Levels, t.level) &&
@@ -92,8 +95,8 @@ func (q Query) matchesOutcome(o sessions.Outcome) bool {
 func (q Query) wants(v facts.View) bool {
 	return v.Account == q.Account && q.matches(traits{
 		user: Fold(v.PlatformUserID), group: Fold(v.GuildID), reference: Fold(v.Reference),
-		platform: v.Platform, guildID: v.GuildID,
-		key: v.Key, test: v.Test, level: v.Level.Or(proof.Link), created: v.CreatedAt,
+		displayName: Fold(v.DisplayName), groupName: Fold(v.GroupName), platform: v.Platform,
+		guildID: v.GuildID, key: v.Key, test: v.Test, level: v.Level.Or(proof.Link), created: v.CreatedAt,
 	}) && (q.PlatformUserID == "" || q.PlatformUserID == v.PlatformUserID) && q.matchesOutcome(v.Outcome) &&
 		wanted(q.Deliveries, v.Delivery.State)
 }

@@ -41,7 +41,7 @@ const (
 type row struct {
 	sequence  uint64
 	created   int64  // Unix milliseconds
-	texts     string // in the form of Fold: the user, followed by the reference
+	texts     string // in the form of Fold: the user, followed by the reference and the display name
 	userBytes uint16
 	outcome   uint16 // index in span.outcomes; 0: none is known
 	platform  uint32 // index in span.names, as group and key
@@ -49,6 +49,7 @@ type row struct {
 	key       uint32
 	id        [20]byte
 	level     uint8 // index in proof.Levels
+	refBytes  uint8
 	test      bool
 	looked    bool // if no outcome is known, there is none at or before span.seen
 }
@@ -59,7 +60,9 @@ func (r *row) session() sessions.ID { return sessions.ID(base32.Lower.EncodeToSt
 
 func (r *row) user() string { return r.texts[:r.userBytes] }
 
-func (r *row) reference() string { return r.texts[r.userBytes:] }
+func (r *row) reference() string { return r.texts[r.userBytes:][:r.refBytes] }
+
+func (r *row) displayName() string { return r.texts[r.userBytes:][r.refBytes:] }
 
 func (r *row) createdAt() time.Time { return time.UnixMilli(r.created).UTC() }
 
@@ -72,20 +75,20 @@ type span struct {
 	window    uint64
 
 	names    []name
-	numbers  map[string]uint32
-	outcomes []sessions.Outcome // from 1 on; for one without a state the session itself must be read
-	seen     uint64             // sequence of the facts' stream (row.looked)
-	texts    int                // bytes of all texts
+	numbers  map[[2]string]uint32 // by both texts of a name
+	outcomes []sessions.Outcome   // from 1 on; for one without a state the session itself must be read
+	seen     uint64               // sequence of the facts' stream (row.looked)
+	texts    int                  // bytes of all texts
 }
 
-// name is a text that many rows share.
-type name struct{ text, folded string }
+// name is a text that many rows share; of a group, its id and its name.
+type name struct{ text, folded, called string }
 
 // newSpan returns an empty span after a sequence.
 func newSpan(account string, last uint64) *span {
 	return &span{
 		account: account, low: last + 1, high: last, window: firstWindow, names: []name{{}},
-		numbers: map[string]uint32{"": 0}, outcomes: []sessions.Outcome{{}, {}},
+		numbers: map[[2]string]uint32{{}: 0}, outcomes: []sessions.Outcome{{}, {}},
 	}
 }
 
@@ -118,20 +121,21 @@ func (s *span) indexOf(sequence uint64) int {
 func (s *span) traits(r *row) traits {
 	platform, group := s.names[r.platform], s.names[r.group]
 	return traits{
-		user: r.user(), reference: r.reference(), platform: platform.text, guildID: group.text,
-		group: group.folded,
-		key:   s.names[r.key].text, test: r.test, level: proof.Levels[r.level], created: r.createdAt(),
+		user: r.user(), reference: r.reference(), displayName: r.displayName(), platform: platform.text,
+		guildID: group.text, group: group.folded, groupName: group.called,
+		key: s.names[r.key].text, test: r.test, level: proof.Levels[r.level], created: r.createdAt(),
 	}
 }
 
-// number returns the index of a text in the span's names; it adds the text if it is not there.
-func (s *span) number(text string) uint32 {
-	n, ok := s.numbers[text]
+// number returns the index of a text, and of what it is called, in the span's names; it adds them if they are
+// not there.
+func (s *span) number(text, called string) uint32 {
+	n, ok := s.numbers[[2]string{text, called}]
 	if !ok {
 		n = uint32(len(s.names)) //nolint:gosec // a span has no 2^32 rows
-		text = strings.Clone(text)
-		s.names, s.numbers[text] = append(s.names, name{text, Fold(text)}), n
-		s.texts += 2*len(text) + 100 // and its entry in the map
+		text, called = strings.Clone(text), strings.Clone(called)
+		s.names, s.numbers[[2]string{text, called}] = append(s.names, name{text, Fold(text), called}), n
+		s.texts += 2*len(text) + len(called) + 100 // and its entry in the map
 	}
 	return n
 }
@@ -247,9 +251,12 @@ func (s *span) take(ctx context.Context, st *Lists, subject string, data []byte,
 	r.created, r.test = v.CreatedAt.UnixMilli(), v.Test
 	user := Fold(v.PlatformUserID)
 	user = user[:min(len(user), math.MaxUint16)] // it is a kilobyte at most
-	r.texts = strings.Clone(user + Fold(v.Reference))
-	r.userBytes = uint16(len(user)) //nolint:gosec // see above
-	r.platform, r.group, r.key = s.number(v.Platform), s.number(v.GuildID), s.number(v.Key)
+	reference := Fold(v.Reference)
+	reference = reference[:min(len(reference), math.MaxUint8)] // it is 128 bytes at most
+	r.texts = strings.Clone(user + reference + Fold(v.DisplayName))
+	r.userBytes, r.refBytes = uint16(len(user)), uint8(len(reference)) //nolint:gosec // see above
+	r.platform, r.key = s.number(v.Platform, ""), s.number(v.Key, "")
+	r.group = s.number(v.GuildID, Fold(v.GroupName))
 	r.level = uint8(max(slices.Index(proof.Levels, v.Level.Or(proof.Link)), 0)) //nolint:gosec // three levels
 	return do(r)
 }
@@ -283,8 +290,9 @@ func (s *span) keep(n int, low uint64) {
 	for i := range rows {
 		r := &rows[i]
 		s.texts += len(r.texts)
-		r.platform, r.group, r.key = s.number(old.names[r.platform].text),
-			s.number(old.names[r.group].text), s.number(old.names[r.key].text)
+		for _, n := range []*uint32{&r.platform, &r.group, &r.key} {
+			*n = s.number(old.names[*n].text, old.names[*n].called)
+		}
 	}
 	s.older = rows
 }

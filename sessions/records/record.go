@@ -35,8 +35,8 @@ var (
 	// Records and completions of sessions: from 2 on their personal part is sealed under a key of the
 	// session's own. Those of version 1 hold it in clear text. A session that asks for more than proof.Link
 	// has version 3, and others keep theirs: a build that knows no levels must not complete the former. One
-	// with a reference or a locale has version 4: both are in the sealed part, in which older builds know no
-	// such members.
+	// with a reference, a locale or names has version 4: these are in the sealed part, in which older builds
+	// know no such members.
 	sessionVersions = versions{1, 4}
 	// Claims, resends and retries. Those of builds before the version was introduced carry none, and read
 	// the same.
@@ -55,7 +55,7 @@ var (
 )
 
 // The versions of a session's record from which on its personal part is sealed, it has a level, and a
-// reference and a locale.
+// reference, a locale and names.
 const (
 	sealedVersion    = 2
 	levelVersion     = 3

@@ -58,7 +58,7 @@ func (st *Writer) Create(ctx context.Context, r sessions.Request) (sessions.Sess
 func (st *Writer) EncodeNew(ctx context.Context, s *sessions.Session) (data []byte, err error) {
 	with := Sealer{box: st.box}
 	// Builds that know no sealed sessions read neither of these in any case.
-	if !st.Plain || s.Level != proof.Link || s.Reference+s.Locale != "" {
+	if !st.Plain || s.Level != proof.Link || saysMore(s.Request) {
 		if s.SealedUnder, with.key, err = st.keys.take(ctx); err != nil {
 			return nil, err
 		}

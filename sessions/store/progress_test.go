@@ -103,7 +103,7 @@ func TestOlderBuildsLeaveSessionsWithALevel(t *testing.T) {
 	}
 }
 
-// A build without references and locales refuses a session that has one, and its outcome: it would consider
+// A build without references, locales and names refuses a session that has one, and its outcome: it would consider
 // the sealed part damaged. Both are sealed, whatever the operator has set for others.
 func TestOlderBuildsLeaveSessionsWithAReference(t *testing.T) {
 	t.Parallel()
@@ -111,6 +111,7 @@ func TestOlderBuildsLeaveSessionsWithAReference(t *testing.T) {
 	h.store.Plain = true
 	for _, r := range []sessions.Request{
 		{Reference: "order 4711"}, {Locale: "pt-BR"}, {Reference: "order 4711", Level: proof.Code},
+		{DisplayName: "Ahab"}, {GroupName: "Pequod"},
 	} {
 		asked := r
 		r.Account, r.Key, r.Platform, r.PlatformUserID = "acct", "key", "discord", "sailor_42"
@@ -130,12 +131,14 @@ func TestOlderBuildsLeaveSessionsWithAReference(t *testing.T) {
 		} {
 			m, err := h.conn.Last(t.Context(), stream, subject)
 			if err != nil || !strings.Contains(string(m.Data), `"v":4`) ||
-				strings.Contains(string(m.Data), "4711") || strings.Contains(string(m.Data), "pt-BR") {
+				strings.Contains(string(m.Data), "4711") || strings.Contains(string(m.Data), "pt-BR") ||
+				strings.Contains(string(m.Data), "Ahab") || strings.Contains(string(m.Data), "Pequod") {
 				t.Errorf("%+v: %v, %s", asked, err, m.Data)
 			}
 		}
 		v := h.view(t, s.ID)
 		if v.Reference != asked.Reference || v.Locale != asked.Locale ||
+			v.DisplayName != asked.DisplayName || v.GroupName != asked.GroupName ||
 			v.Level != asked.Level.Or(proof.Link) ||
 			v.State != sessions.Failed {
 			t.Errorf("%+v reads as %+v", asked, v)

@@ -167,7 +167,7 @@ func (i *Integrator) begin(ctx context.Context, user, binding, callbackURL strin
 	}
 	s, err := c.Start(ctx, client.Verification{
 		Platform: "demo chat", PlatformUserID: user, GuildID: "118203948571029384", CallbackURL: callbackURL,
-		Binding: binding,
+		DisplayName: "Sailor", GroupName: "Harbor Guild", Binding: binding,
 	})
 	if err != nil {
 		return s, fmt.Errorf("POST /verify/init: %w", err)

@@ -57,9 +57,8 @@ func (d sessionData) WebhookID() string {
 
 // Cut reports whether the page's head shows only the first lines of the integrator's texts.
 func (d sessionData) Cut() bool {
-	return slices.ContainsFunc([]string{d.PlatformUserID, d.Platform, d.GuildID}, func(s string) bool {
-		return len(s) > headBytes && page.Long(s)
-	})
+	texts := []string{d.PlatformUserID, d.Platform, d.GuildID, d.DisplayName, d.GroupName}
+	return slices.ContainsFunc(texts, func(s string) bool { return len(s) > headBytes && page.Long(s) })
 }
 
 // headBytes is what the head of a session's page shows of a text on the smallest phone: three lines.

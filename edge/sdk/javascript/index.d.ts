@@ -21,6 +21,10 @@ export interface Verification {
   reference?: string;
   /** The user's language as a BCP 47 tag, such as "pt-BR". Default: the browser says it. */
   locale?: string;
+  /** How people know the user on the platform; the page shows it above the id. */
+  displayName?: string;
+  /** How people know the group there. */
+  groupName?: string;
   /** Makes a repeat of your own harmless: 1 to 255 visible ASCII characters. Default: one that is made for the call. */
   idempotencyKey?: string;
 }
@@ -89,9 +93,11 @@ export interface Session {
   verified: boolean | null;
   reason: string;
   rule: string;
-  /** As given, as is the locale. */
+  /** As given, as are the next three. */
   reference: string;
   locale: string;
+  displayName: string;
+  groupName: string;
   createdAt: Date | null;
   expiresAt: Date | null;
   completedAt: Date | null;

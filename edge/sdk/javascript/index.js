@@ -71,6 +71,8 @@ export class Client {
       binding: verification.binding,
       reference: verification.reference,
       locale: verification.locale,
+      display_name: verification.displayName,
+      group_name: verification.groupName,
     });
     for (let left = startTries - 1, wait = startPause; ; left--, wait *= 2) {
       try {
@@ -413,6 +415,7 @@ function sessionOf(doc) {
     binding: doc.binding ?? "", reached: doc.reached ?? "", state: doc.state, step: doc.step ?? "",
     verified: doc.verified ?? null, reason: doc.reason ?? "", rule: doc.rule ?? "",
     reference: doc.reference ?? "", locale: doc.locale ?? "",
+    displayName: doc.display_name ?? "", groupName: doc.group_name ?? "",
     createdAt: date(doc.created_at), expiresAt: date(doc.expires_at), completedAt: date(doc.completed_at),
     delivery: {
       state: doc.delivery?.state ?? "none",

@@ -141,6 +141,8 @@ final class Client
      * @param string $reference your own name for the session, such as an order number: up to 128 bytes,
      *     which no user sees
      * @param ?string $locale the user's language as a BCP 47 tag, such as 'pt-BR'; null: the browser says it
+     * @param string $displayName how people know the user on the platform; the page shows it above the id
+     * @param string $groupName how people know the group there
      */
     public function start(
         string $platform,
@@ -151,6 +153,8 @@ final class Client
         ?string $binding = null,
         string $reference = '',
         ?string $locale = null,
+        string $displayName = '',
+        string $groupName = '',
     ): Started {
         $body = ['platform' => $platform, 'platform_user_id' => $platformUserId, 'callback_url' => $callbackUrl];
         if ($guildId !== '') {
@@ -164,6 +168,12 @@ final class Client
         }
         if ($locale !== null) {
             $body['locale'] = $locale;
+        }
+        if ($displayName !== '') {
+            $body['display_name'] = $displayName;
+        }
+        if ($groupName !== '') {
+            $body['group_name'] = $groupName;
         }
         $key = $idempotencyKey ?? bin2hex(random_bytes(16));
         for ($left = self::TRIES - 1, $wait = 0.25; ; $left--, $wait *= 2) {
@@ -333,7 +343,7 @@ final class Client
         }
         return $doc + [
             'test' => false, 'binding' => '', 'reached' => null, 'step' => '', 'verified' => null,
-            'reference' => '', 'locale' => '',
+            'reference' => '', 'locale' => '', 'display_name' => '', 'group_name' => '',
             'delivery' => ['state' => 'none', 'attempts' => [], 'waiting' => null],
         ];
     }

@@ -105,13 +105,17 @@ module Verifyd
     # the account's owner confirms on the platform, with a code; "account", and that the same browser signed
     # in as that platform account; nil: what the account has set. reference is your own word
     # for the session, which no user sees; locale is the user's language as a BCP 47 tag, such as "pt-BR".
+    # display_name and group_name are how people know the user and the group on the platform; the page shows
+    # them above the ids.
     def start(platform:, platform_user_id:, callback_url:, guild_id: nil, binding: nil, idempotency_key: nil,
-              reference: nil, locale: nil)
+              reference: nil, locale: nil, display_name: nil, group_name: nil)
       body = { platform: platform, platform_user_id: platform_user_id, callback_url: callback_url }
       body[:guild_id] = guild_id unless guild_id.nil? || guild_id.empty?
       body[:binding] = binding unless binding.nil?
       body[:reference] = reference unless reference.nil? || reference.empty?
       body[:locale] = locale unless locale.nil?
+      body[:display_name] = display_name unless display_name.nil? || display_name.empty?
+      body[:group_name] = group_name unless group_name.nil? || group_name.empty?
       headers = { "Idempotency-Key" => idempotency_key || SecureRandom.uuid }
       wait = 0.25
       (TRIES - 1).downto(0) do |left|
@@ -246,7 +250,8 @@ module Verifyd
       end
       {
         "test" => false, "binding" => "", "reached" => nil, "step" => "", "verified" => nil,
-        "reference" => "", "locale" => "", "delivery" => { "state" => "none", "attempts" => [], "waiting" => nil }
+        "reference" => "", "locale" => "", "display_name" => "", "group_name" => "",
+        "delivery" => { "state" => "none", "attempts" => [], "waiting" => nil }
       }.merge(doc)
     end
 

@@ -12,7 +12,8 @@ const does = {
   start: async (a) => {
     const s = await client.start({
       platform: a.platform, platformUserId: a.user, guildId: a.guild, callbackUrl: a.callback,
-      binding: a.binding, reference: a.reference, locale: a.locale, idempotencyKey: a.key,
+      binding: a.binding, reference: a.reference, locale: a.locale, displayName: a.called, groupName: a.group,
+      idempotencyKey: a.key,
     });
     return { url: s.verifyUrl, session: s.session, id: s.id, expires: s.expiresAt.toISOString(), shown: JSON.stringify(s) };
   },

@@ -22,6 +22,7 @@ $does = [
             platform: $a['platform'], platformUserId: $a['user'], callbackUrl: $a['callback'],
             guildId: $a['guild'] ?? '', idempotencyKey: $a['key'] ?? null, binding: $a['binding'] ?? null,
             reference: $a['reference'] ?? '', locale: $a['locale'] ?? null,
+            displayName: $a['called'] ?? '', groupName: $a['group'] ?? '',
         );
         return [
             'url' => $s->verifyUrl, 'session' => $s->session, 'id' => $s->id(),

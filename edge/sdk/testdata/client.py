@@ -26,6 +26,7 @@ def start(a):
         platform=a["platform"], platform_user_id=a["user"], guild_id=a.get("guild", ""), callback_url=a["callback"],
         binding=a.get("binding"), idempotency_key=a.get("key"),
         reference=a.get("reference") or "", locale=a.get("locale"),
+        display_name=a.get("called") or "", group_name=a.get("group") or "",
     )
     return {"url": s.verify_url, "session": s.session, "id": s.id, "expires": instant(s.expires_at), "shown": repr(s)}
 

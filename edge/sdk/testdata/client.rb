@@ -15,7 +15,8 @@ does = {
   "start" => lambda do |a|
     s = client.start(platform: a["platform"], platform_user_id: a["user"], guild_id: a["guild"],
                      callback_url: a["callback"], binding: a["binding"], idempotency_key: a["key"],
-                     reference: a["reference"], locale: a["locale"])
+                     reference: a["reference"], locale: a["locale"],
+                     display_name: a["called"], group_name: a["group"])
     { url: s.verify_url, session: s.session, id: s.id, expires: s.expires_at.utc.iso8601(3), shown: s.inspect }
   end,
   "read" => ->(a) { shown.call(client.read(a["session"])) },

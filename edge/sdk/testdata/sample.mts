@@ -11,6 +11,7 @@ const call: CallOptions = { signal: new AbortController().signal };
 const verification: Verification = {
   platform: "discord", platformUserId: "sailor_42", guildId: "g", callbackUrl: "https://h.example/v",
   binding: "code", idempotencyKey: "mine", reference: "order 4711", locale: "pt-BR",
+  displayName: "Captain Ahab", groupName: "Pequod",
 };
 const confirmation: Confirmation = { platformUserId: "sailor_42", code: "k7m-2qx" };
 
@@ -40,7 +41,7 @@ function tell(session: Session): string {
   const verified: boolean | null = session.verified;
   const words: string[] = [
     session.id, session.platform, session.platformUserId, session.guildId, session.reason, session.rule,
-    session.reference, session.locale,
+    session.reference, session.locale, session.displayName, session.groupName,
     String(session.test), String(verified), state, session.delivery.state,
   ];
   const binding: Binding = session.binding;

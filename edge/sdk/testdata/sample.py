@@ -15,6 +15,7 @@ def calls() -> str:
     started: Started = client.start(
         platform="discord", platform_user_id="sailor_42", callback_url="https://h.example/v", guild_id="g",
         binding="code", idempotency_key="mine", reference="order 4711", locale="pt-BR",
+        display_name="Captain Ahab", group_name="Pequod",
     )
     link: str = started.verify_url + started.session + started.id + started.expires_at.isoformat()
     session: Session = client.read(started.session)
@@ -36,7 +37,7 @@ def tell(session: Session) -> str:
     words: List[str] = [
         session.id, session.platform, session.platform_user_id, session.guild_id, session.state, session.reason,
         session.rule, str(session.test), session.binding, session.reached, session.step,
-        session.reference, session.locale,
+        session.reference, session.locale, session.display_name, session.group_name,
     ]
     verified: Optional[bool] = session.verified
     times: List[Optional[datetime]] = [session.created_at, session.expires_at, session.completed_at]

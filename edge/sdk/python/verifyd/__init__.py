@@ -148,8 +148,10 @@ class Session:
     expires_at: Optional[datetime]
     completed_at: Optional[datetime]
     delivery: Delivery
-    reference: str = ""  #: as given, as is the locale
+    reference: str = ""  #: as given, as are the next three
     locale: str = ""
+    display_name: str = ""
+    group_name: str = ""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -180,7 +182,7 @@ class Client:
     def start(
         self, *, platform: str, platform_user_id: str, callback_url: str, guild_id: str = "",
         binding: Optional[str] = None, idempotency_key: Optional[str] = None, reference: str = "",
-        locale: Optional[str] = None,
+        locale: Optional[str] = None, display_name: str = "", group_name: str = "",
     ) -> Started:
         """Starts a session. It tries up to six times, under one idempotency key.
 
@@ -194,6 +196,9 @@ class Client:
 
         reference is your own name for the session, such as an order number: up to 128 bytes, which no user
         sees. locale is the user's language as a BCP 47 tag, such as "pt-BR"; None: the browser says it.
+
+        display_name and group_name are how people know the user and the group on the platform; the page shows
+        them above the ids.
         """
         body = {"platform": platform, "platform_user_id": platform_user_id, "callback_url": callback_url}
         if guild_id:
@@ -204,6 +209,10 @@ class Client:
             body["reference"] = reference
         if locale is not None:
             body["locale"] = locale
+        if display_name:
+            body["display_name"] = display_name
+        if group_name:
+            body["group_name"] = group_name
         headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
         wait = _START_PAUSE
         for left in range(_START_TRIES - 1, -1, -1):
@@ -555,6 +564,7 @@ def _session(doc: Mapping[str, Any]) -> Session:
             for a in delivery.get("attempts") or ()
         ), _waiting(delivery.get("waiting"))),
         reference=doc.get("reference") or "", locale=doc.get("locale") or "",
+        display_name=doc.get("display_name") or "", group_name=doc.get("group_name") or "",
     )
 
 
