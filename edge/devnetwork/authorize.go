@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -12,6 +13,7 @@ type grant struct {
 	request authRequest
 	subject string
 	broken  bool // the token endpoint answers 500
+	at      time.Time
 }
 
 // GET /authorize draws the form. Nothing is kept: the form carries the request.
@@ -59,7 +61,8 @@ func (p *Provider) answerAuthorize(w http.ResponseWriter, r *http.Request) {
 			drawForm(w, http.StatusUnprocessableEntity, a, "Enter whom to sign in as: 1 to 1,024 bytes.")
 			return
 		}
-		p.sendBack(w, a, url.Values{"code": {p.codes.put(grant{a, subject, action == actionTokenError})}})
+		g := grant{a, subject, action == actionTokenError, p.cfg.Now()}
+		p.sendBack(w, a, url.Values{"code": {p.codes.put(g)}})
 	default:
 		drawProblem(w, http.StatusBadRequest, "Press one of the form's buttons: there is no such action.")
 	}

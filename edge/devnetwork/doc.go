@@ -5,7 +5,8 @@
 // --dev-network and by nothing else. The demo that runs beside a service in containers is the one exception:
 // there a proxy shows it under an issuer of its own, and only that demo sets one. Apart from that it is as
 // strict as a good provider, so that what works here works there: exact redirect URIs, PKCE S256 required,
-// codes that work once and for one minute, client authentication, iss on every return (RFC 9207). All its
+// codes that work once and for one minute, client authentication, iss on every return (RFC 9207). It keeps
+// nobody signed in, so that every prompt and max_age is met; auth_time says when its form was sent. All its
 // state is in memory and bounded; it ends with the process.
 //
 //	GET  /.well-known/openid-configuration  metadata (OpenID Connect Discovery 1.0)

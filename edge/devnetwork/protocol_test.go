@@ -59,10 +59,11 @@ func TestAuthorizeRefuses(t *testing.T) {
 		"another response type": {
 			change: set("response_type", "token"), inError: "unsupported_response_type",
 		},
-		"no openid":       {change: set("scope", "profile"), inError: "invalid_scope"},
-		"no challenge":    {change: unset("code_challenge"), inError: "invalid_request"},
-		"plain challenge": {change: set("code_challenge_method", "plain"), inError: "invalid_request"},
-		"two nonces":      {change: add("nonce", "m"), inError: "invalid_request"},
+		"no openid":        {change: set("scope", "profile"), inError: "invalid_scope"},
+		"no challenge":     {change: unset("code_challenge"), inError: "invalid_request"},
+		"plain challenge":  {change: set("code_challenge_method", "plain"), inError: "invalid_request"},
+		"two nonces":       {change: add("nonce", "m"), inError: "invalid_request"},
+		"max_age in words": {change: set("max_age", "a minute"), inError: "invalid_request"},
 	} {
 		q := request(verifier)
 		c.change(q)

@@ -42,8 +42,11 @@ type Config struct {
 	ClientSecret string      // default random
 	RedirectURIs []string    // compared exactly (RFC 9700 §2.1); AllowRedirect adds more
 	TLS          *tls.Config // set: it is shown over TLS, without a proxy
-	Now          func() time.Time
-	Logger       zerolog.Logger // the HTTP server's own complaints; the zero value drops them
+	// SignedInAgo makes it a provider that does not have users sign in again: so long ago, it says, they did;
+	// for tests
+	SignedInAgo time.Duration
+	Now         func() time.Time
+	Logger      zerolog.Logger // the HTTP server's own complaints; the zero value drops them
 }
 
 func (c Config) withDefaults() Config {

@@ -22,7 +22,7 @@ const (
 
 // authRequest is an authorization request (OpenID Connect Core 1.0 §3.1.2.1, RFC 7636 §4.3).
 type authRequest struct {
-	clientID, redirectURI, responseType, scope, state, nonce, challenge, challengeMethod string
+	clientID, redirectURI, responseType, scope, state, nonce, challenge, challengeMethod, maxAge string
 }
 
 // field is one parameter of the request as the form carries it.
@@ -42,10 +42,14 @@ func (a *authRequest) fields() []field {
 		{"nonce", &a.nonce},
 		{"code_challenge", &a.challenge},
 		{"code_challenge_method", &a.challengeMethod},
+		{"max_age", &a.maxAge},
 	}
 }
 
-var challengeForm = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`) // SHA-256 in base64url (RFC 7636 §4.2)
+var (
+	challengeForm = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`) // SHA-256 in base64url (RFC 7636 §4.2)
+	maxAgeForm    = regexp.MustCompile(`^[0-9]{0,9}$`)        // seconds, or none
+)
 
 // readRequest reads an authorization request. problem, a text for a page, says that the browser must not be
 // sent anywhere, since the redirect URI cannot be trusted (RFC 6749 §4.1.2.1); code is an error that belongs
@@ -68,7 +72,8 @@ func (p *Provider) readRequest(q url.Values) (a authRequest, problem, code strin
 		return a, "", "unsupported_response_type"
 	case !slices.Contains(strings.Fields(a.scope), "openid"):
 		return a, "", "invalid_scope"
-	case a.challengeMethod != "S256" || !challengeForm.MatchString(a.challenge):
+	case a.challengeMethod != "S256" || !challengeForm.MatchString(a.challenge),
+		!maxAgeForm.MatchString(a.maxAge):
 		return a, "", "invalid_request"
 	}
 	return a, "", ""

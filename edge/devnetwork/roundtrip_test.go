@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"verifyd/edge/devnetwork"
 	"verifyd/edge/network"
@@ -27,6 +28,27 @@ func TestSignInRoundTrip(t *testing.T) {
 			t.Fatalf("identity = %+v, %v; want %q", got, err, subject)
 		}
 		wantFailure(t, n, a, r, network.StageToken, network.ClassRefused) // the code worked once
+	}
+}
+
+// An ID token says when its user signed in if the request had a max_age: just now, unless the provider is one
+// that has nobody sign in again.
+func TestMaxAge(t *testing.T) {
+	for _, ago := range []time.Duration{0, time.Hour} {
+		p := start(t, devnetwork.Config{SignedInAgo: ago})
+		n := join(t, p)
+		for maxAge, least := range map[time.Duration]time.Duration{0: 0, time.Minute: ago} {
+			a := network.NewAttempt()
+			a.MaxAge = maxAge
+			r, err := network.ParseReturn(press(t, p, n, a, "u1", "sign-in"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := n.Redeem(t.Context(), a, r)
+			if err != nil || got.SignedInAgo < least || maxAge == 0 && got.SignedInAgo != 0 {
+				t.Errorf("max age %v, signed in %v ago: %v, %v", maxAge, ago, got.SignedInAgo, err)
+			}
+		}
 	}
 }
 

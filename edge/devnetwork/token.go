@@ -62,7 +62,7 @@ func (p *Provider) answerMetadata(w http.ResponseWriter, _ *http.Request) {
 		"grant_types_supported":                 []string{"authorization_code"},
 		"subject_types_supported":               []string{"public"},
 		"scopes_supported":                      []string{"openid", "profile"},
-		"claims_supported":                      []string{"sub", "name", "preferred_username"},
+		"claims_supported":                      []string{"sub", "name", "preferred_username", "auth_time"},
 		"id_token_signing_alg_values_supported": []string{"ES256"},
 		"token_endpoint_auth_methods_supported": []string{
 			"client_secret_basic", "client_secret_post",
@@ -156,6 +156,9 @@ func (p *Provider) issue(w http.ResponseWriter, g grant) {
 	claims["at_hash"] = base64.RawURLEncoding.EncodeToString(hash[:len(hash)/2])
 	if g.request.nonce != "" {
 		claims["nonce"] = g.request.nonce
+	}
+	if g.request.maxAge != "" { // required then (OpenID Connect Core 1.0 §2)
+		claims["auth_time"] = g.at.Add(-p.cfg.SignedInAgo).Unix()
 	}
 	id, err := p.sign(claims)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/base64"
+	"time"
 )
 
 const (
@@ -18,6 +19,9 @@ type Attempt struct {
 	State    string `json:"state"`    // binds the return to this browser (RFC 6749 §10.12)
 	Nonce    string `json:"nonce"`    // binds the ID token to this attempt (OpenID Connect Core 1.0 §15.5.2)
 	Verifier string `json:"verifier"` // binds the code to this attempt (RFC 7636)
+	// MaxAge is how long ago the user may have signed in at the provider, which is asked to have them sign in
+	// again; zero: however long. What a provider does about it the caller sees in Identity.SignedInAgo.
+	MaxAge time.Duration `json:"max_age,omitzero"`
 }
 
 // NewAttempt returns an attempt of three independent secrets, each 32 random bytes in unpadded base64url.

@@ -159,6 +159,22 @@ func (c claims) checkTypes() error {
 	return nil
 }
 
+// maxSignedInAgo is more than anybody asks for. An instant that is no such time must not overflow.
+const maxSignedInAgo = 365 * 24 * time.Hour
+
+// signedInAgo returns how long before the document was issued its user had signed in (auth_time, OpenID
+// Connect Core 1.0 §2); zero if it does not say. Both instants are of the provider's clock, which may not be
+// ours.
+func (c claims) signedInAgo() time.Duration {
+	var issued, signedIn float64
+	if c["auth_time"].Kind() != '0' || json.Unmarshal(c["auth_time"], &signedIn) != nil ||
+		c["iat"].Kind() != '0' || json.Unmarshal(c["iat"], &issued) != nil {
+		return 0
+	}
+	ago := min(max(issued-signedIn, 0), maxSignedInAgo.Seconds())
+	return time.Duration(ago * float64(time.Second))
+}
+
 // witness is between go-oidc and the key set. It keeps the payload whose signature was valid, and the typed
 // error that go-oidc turns into text, so that failures can be distinguished. There is one per token.
 type witness struct {

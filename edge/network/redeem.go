@@ -21,6 +21,9 @@ type Identity struct {
 	CreatedAt time.Time // when the account was made there; zero if the network does not report it
 	// the groups of the identity, as the network spells them; read only if a rule needs them
 	Groups []string
+	// SignedInAgo is how long before its answer the provider last had the user sign in, by its own clock;
+	// zero if it does not say.
+	SignedInAgo time.Duration
 }
 
 // Redeem processes the provider's return: it checks that the return belongs to the attempt and comes from
@@ -163,6 +166,7 @@ func (n *Network) identity(ctx context.Context, stage, subject string, token *oa
 		if id.DisplayName == "" {
 			id.DisplayName = doc.displayName(n.plan.Names)
 		}
+		id.SignedInAgo = max(id.SignedInAgo, doc.signedInAgo())
 	}
 	if err := n.addFacts(ctx, &id, token, docs); err != nil {
 		return Identity{}, err

@@ -1,6 +1,11 @@
 package netsettings
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"time"
+)
 
 // Plan is how requests to a network are made and its answers read, beyond its addresses: from the table of
 // presets, or from the settings of the general kinds.
@@ -62,6 +67,22 @@ func (s Settings) ClaimsRequest() string {
 		}
 	}
 	return ""
+}
+
+// SignInAgain returns the parameters of an authorization request that have a user sign in again: those of
+// OpenID Connect Core 1.0 §3.1.2.1, or what the network has in their place. A plain OAuth 2 server ignores
+// what it does not know (RFC 6749 §3.1). Steam has no such parameter, and asks whoever comes.
+func (s Settings) SignInAgain(maxAge time.Duration) map[string]string {
+	switch again := presets[s.Kind].again; {
+	case again != nil:
+		return again
+	case s.Protocol() == KindOIDC:
+		return map[string]string{
+			"prompt": "login", "max_age": strconv.FormatInt(int64(maxAge/time.Second), 10),
+		}
+	default:
+		return map[string]string{"prompt": cmp.Or(s.Prompt, "login")}
+	}
 }
 
 // usualNames are the claims with a name for people, best first (OpenID Connect Core 1.0 §5.1; the last three

@@ -38,6 +38,9 @@ type preset struct {
 	platform string   // whose user ids its subjects are, at its own issuer; empty: nobody's
 	names    []string // claims with a name for people, best first; empty: the usual ones
 
+	// the parameters that have a user sign in again, or at least answer; nil: those of the protocol
+	again map[string]string
+
 	email   Fact // its address; claims.verifiedEmail says when it counts
 	created Fact // when the account was made
 	groups  Fact // the groups of the user
@@ -79,6 +82,7 @@ var presets = map[string]preset{
 	// can be in) Not in these pages: S256, the one method that is taken
 	// (https://github.com/discord/discord-api-docs/pull/7046); and the issuer, which returns carry as iss, as
 	// clients report and https://discord.com/.well-known/openid-configuration has it. There is no ID token.
+	// prompt=consent asks whoever is signed in there once more; nothing asks for the password.
 	KindDiscord: { //nolint:gosec // the address of a token endpoint is no credential
 		name: "Discord", protocol: KindOAuth2, issuer: "https://discord.com",
 		authorization: "https://discord.com/oauth2/authorize",
@@ -86,12 +90,14 @@ var presets = map[string]preset{
 		userInfo:      "https://discord.com/api/v10/users/@me",
 		scopes:        []string{"identify"}, subject: "id", platform: "discord",
 		names:   []string{"global_name", "username"},
+		again:   map[string]string{"prompt": "consent"},
 		email:   Fact{Claim: "email", Verified: "verified", Scope: "email"},
 		created: Fact{Of: snowflakeInstant},
 		groups:  Fact{Claim: "id", List: "https://discord.com/api/v10/users/@me/guilds", Scope: "guilds"},
 	},
 	// https://docs.github.com/en/apps/oauth-apps/building-oauth-apps/authorizing-oauth-apps (endpoints,
-	// client in the body, S256 alone; without Accept: application/json the answer is a form)
+	// client in the body, S256 alone; without Accept: application/json the answer is a form; the one prompt
+	// is select_account)
 	// https://docs.github.com/en/apps/oauth-apps/maintaining-oauth-apps/troubleshooting-oauth-app-access-token-request-errors
 	// (errors; that they come with status 200 is not said there, and clients report it)
 	// https://github.com/.well-known/oauth-authorization-server/login/oauth (issuer, by RFC 8414 §3.1)
@@ -105,6 +111,7 @@ var presets = map[string]preset{
 		token:         "https://github.com/login/oauth/access_token",
 		userInfo:      "https://api.github.com/user",
 		authStyle:     AuthParams, subject: "id", platform: "github", names: []string{"name", "login"},
+		again: map[string]string{"prompt": "select_account"},
 		email: Fact{
 			Claim: "email", Verified: "verified", List: "https://api.github.com/user/emails?per_page=100",
 			Scope: "user:email",
@@ -125,10 +132,12 @@ var presets = map[string]preset{
 	},
 	// https://developers.google.com/identity/openid-connect/reference (discovery, claims; sub is never given
 	// to another account; email and email_verified come with the scope email; hd is the Workspace or Cloud
-	// organisation's domain, and missing for other accounts)
+	// organisation's domain, and missing for other accounts; prompt is none, consent or select_account, and
+	// nothing is said of max_age)
 	KindGoogle: {
 		name: "Google", protocol: KindOIDC, issuer: "https://accounts.google.com", platform: "google",
 		scopes: []string{scopeOpenID}, subject: ClaimSubject,
+		again: map[string]string{"prompt": "select_account"},
 		email: standardEmail, groups: Fact{Claim: "hd"},
 	},
 	// https://learn.microsoft.com/en-us/entra/identity-platform/v2-protocols-oidc (discovery; common,
@@ -160,11 +169,12 @@ var presets = map[string]preset{
 	},
 	// https://dev.twitch.tv/docs/authentication/getting-tokens-oidc/ (discovery, client in the body; the
 	// address comes by the claims parameter and the scope user:read:email. Nothing is said of PKCE: the
-	// challenge that is sent is not relied on, the nonce is)
+	// challenge that is sent is not relied on, the nonce is; force_verify asks the user once more)
 	KindTwitch: {
 		name: "Twitch", protocol: KindOIDC, issuer: "https://id.twitch.tv/oauth2", authStyle: AuthParams,
 		platform: "twitch",
 		scopes:   []string{scopeOpenID}, subject: ClaimSubject,
+		again: map[string]string{"force_verify": "true"},
 		email: Fact{
 			Claim: "email", Verified: "email_verified", Scope: "user:read:email",
 			Request: `{"id_token":{"email":null,"email_verified":null}}`,
