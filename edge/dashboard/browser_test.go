@@ -45,10 +45,16 @@ func (b *browser) login(subject string, next ...string) answer {
 	return b.Get(b.back(subject, append(next, "")[0]))
 }
 
-// back goes through the dev network, and returns its return.
-func (b *browser) back(subject, next string) string {
+// again signs in again at the dev network, as the page that asks for it does.
+func (b *browser) again(subject, next string) answer {
 	b.t.Helper()
-	authorize := b.To(b.post("/dashboard/login", "network", "example", "next", next))
+	return b.Get(b.back(subject, next, "again", "yes"))
+}
+
+// back goes through the dev network, and returns its return. More is for the form that leads there.
+func (b *browser) back(subject, next string, more ...string) string {
+	b.t.Helper()
+	authorize := b.To(b.post("/dashboard/login", append(more, "network", "example", "next", next)...))
 	u, err := url.Parse(authorize)
 	if err != nil {
 		b.t.Fatal(err)

@@ -51,7 +51,7 @@ func TestLongValuesStayInside(t *testing.T) {
 	t.Parallel()
 	tab := chromiumtest.Start(t)
 	for _, kind := range []string{"latin", "rtl", "marks", "hidden"} {
-		r := newRig(t, setup{})
+		r := newRig(t, setup{fresh: true})
 		for _, at := range furnishHostile(t, r, kind) {
 			setCookies(tab, t, r, at.cookies)
 			chromiumtest.Look(tab, t, "hostile-"+kind+"-"+at.name, "", chromedp.Navigate(at.address()),

@@ -147,6 +147,9 @@ type setup struct {
 	store     *limit.Waiting // how pages wait for the store; as by limit's defaults when nil
 	signIn    bool           // previews are the sign-in page's own, and no placeholders
 	slow      *browsertest.Slow
+	// whoever is logged in has just signed in: pictures take longer than a sign-in is fresh
+	fresh       bool
+	signedInAgo time.Duration // by the network's ID tokens, when it is asked to have people sign in again
 }
 
 // rig is the real thing: embedded JetStream, the dev network, and an HTTP server with the routes under the
@@ -198,7 +201,12 @@ func newRig(tb testing.TB, s setup) *rig {
 	r.mirror.Now = r.clock.Now
 	stopMirror := natstest.Serve(tb, r.mirror)
 	<-r.mirror.Loaded()
-	r.logins = logins.NewStore(conn, key, r.clock.Now)
+	now := r.clock.Now
+	if s.fresh {
+		at := time.Now()
+		now = func() time.Time { return at }
+	}
+	r.logins = logins.NewStore(conn, key, now)
 	watch := store.NewWatch(conn)
 	stopWatch, stopStore := natstest.Serve(tb, watch), r.away
 	r.rest = func() { stopWatch(); stopMirror() }
@@ -299,7 +307,7 @@ func (r *rig) preview(networks []*network.Network, key secretbox.Key) (signinpag
 func (r *rig) networks() []*network.Network {
 	r.t.Helper()
 	var err error
-	if r.dev, err = devnetwork.New(devnetwork.Config{}); err != nil {
+	if r.dev, err = devnetwork.New(devnetwork.Config{SignedInAgo: r.setup.signedInAgo}); err != nil {
 		r.t.Fatal(err)
 	}
 	if err := r.dev.Listen(); err != nil {

@@ -21,6 +21,7 @@ import (
 	"verifyd/edge/account/notice"
 	"verifyd/edge/chromiumtest"
 	sent "verifyd/edge/dashboard/callbacks"
+	"verifyd/edge/dashboard/logins"
 	"verifyd/natsconf/fleet"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
@@ -34,7 +35,7 @@ import (
 func TestScreenshots(t *testing.T) {
 	t.Parallel()
 	tab, axe := chromiumtest.Start(t), chromiumtest.Axe(t)
-	r := newRig(t, setup{signIn: true})
+	r := newRig(t, setup{signIn: true, fresh: true})
 	f := furnish(t, r)
 	for _, name := range slices.Sorted(maps.Keys(f.pages)) {
 		at := f.pages[name]
@@ -60,6 +61,13 @@ func furnish(t *testing.T, r *rig) furnished {
 	b := r.browser()
 	in := b.login("olga")
 	me := []*http.Cookie{loginCookie(t, in)}
+	before, err := r.logins.Begin(t.Context(), logins.Login{
+		Network: "example", Subject: "olga", SignedInAgo: time.Hour,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	early := []*http.Cookie{{Name: me[0].Name, Value: before}}
 	post := func(path string, pairs ...string) func() string {
 		return func() string { return b.To(b.post(path, append(pairs, "account", a.ID)...)) }
 	}
@@ -116,6 +124,7 @@ func furnish(t *testing.T, r *rig) furnished {
 		"login":         outside("/dashboard/login"),
 		"link":          outside("/dashboard/link?token=x"),
 		"logins":        at("/dashboard/logins"),
+		"sign-in-again": {func() string { return r.base + "/dashboard/new-key" }, early},
 		"gone":          outside("/dashboard/invite?token=x"),
 		"welcome":       {func() string { return r.base + "/dashboard/new-account" }, guestIn},
 		"invite":        {func() string { return r.base + "/dashboard/invite?token=" + token }, guestIn},

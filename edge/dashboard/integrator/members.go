@@ -145,6 +145,19 @@ func (h memberPages) setRole(w http.ResponseWriter, r *http.Request, v site.Visi
 	h.memberChanged(w, r, v, err, flashRoleChanged)
 }
 
+// unlessOwn answers a form about a member by one page, and by the other where the member is the visitor:
+// nothing keeps anybody from giving up a right of their own.
+func unlessOwn(one, own site.Page) site.Page {
+	return func(w http.ResponseWriter, r *http.Request, v site.Visit) {
+		you := access.Identity{Network: v.Login.Network, Subject: v.Login.Subject}
+		if you.Is(form.Member(r.PostForm)) {
+			own(w, r, v)
+			return
+		}
+		one(w, r, v)
+	}
+}
+
 // memberChanged answers a change of the members.
 func (h memberPages) memberChanged(w http.ResponseWriter, r *http.Request, v site.Visit, err error,
 	code site.FlashCode) {

@@ -55,7 +55,8 @@ var webFiles embed.FS
 // Part is what site.New needs of this package.
 func Part() site.Part {
 	return site.Part{
-		Files: webFiles, Pages: []string{"login", "link", "invite", "newaccount", "logins"}, Flashes: flashes,
+		Files: webFiles, Pages: []string{"login", "link", "invite", "newaccount", "logins", "signinagain"},
+		Flashes: flashes,
 	}
 }
 

@@ -66,7 +66,7 @@ func (h *Handler) formAction() string {
 }
 
 // leave answers POST /dashboard/login: it sends the browser to an identity network, with a cookie to
-// recognize it by.
+// recognize it by. With again set, the network is to have the person sign in again.
 func (h *Handler) leave(w http.ResponseWriter, r *http.Request) {
 	n := h.network(page.Single(r.PostForm, "network"))
 	if n == nil {
@@ -78,6 +78,9 @@ func (h *Handler) leave(w http.ResponseWriter, r *http.Request) {
 		Attempt:  network.NewAttempt(),
 		IssuedAt: h.Now(),
 		Browser:  flow.BrowserHash(h.browsers.Know(w, h.browsers.Of(r)), browserUse),
+	}
+	if page.Single(r.PostForm, "again") != "" {
+		f.Attempt.MaxAge = logins.FreshFor
 	}
 	to, err := n.AuthURL(r.Context(), f.Attempt)
 	if err != nil {
@@ -161,9 +164,11 @@ func (h *Handler) finish(w http.ResponseWriter, r *http.Request) {
 		h.Attempts.Vouched(limit.TripDashboard, address)
 		l := logins.Login{
 			Network: h.network(f.Network).Namespace(), Subject: who.Subject, Name: who.DisplayName,
-			Email: who.Email,
+			Email: who.Email, SignedInAgo: who.SignedInAgo,
 		}
-		h.begin(ctx, w, r, l, f.About)
+		if f.Attempt.MaxAge == 0 || h.renews(ctx, w, r, &l) {
+			h.begin(ctx, w, r, l, f.About)
+		}
 	}
 }
 

@@ -53,6 +53,18 @@ var (
 		Next: "Allow cookies for this site, then log in again. Never give anyone the address of this page: " +
 			"with it they could log in as you.",
 	}
+	problemSomebodyElse = site.Problem{
+		Status: http.StatusForbidden, Heading: "You signed in as somebody else",
+		Lead: "The identity network returned another identity than the one that you are logged in with, so " +
+			"nothing was changed.",
+		Next: "Go back and sign in again as the same person, or log out first to become the other.",
+	}
+	problemNotAgain = site.Problem{
+		Status: http.StatusForbidden, Heading: "You were not asked to sign in again",
+		Lead: "The identity network says that you signed in there more than 10 minutes ago, so nothing was " +
+			"changed.",
+		Next: "Log out at the identity network, then go back and sign in again.",
+	}
 	problemLoginLink = site.Problem{
 		Status: http.StatusGone, Heading: "This login link cannot be used",
 		Lead: "It was used before, has expired, was revoked, or is incomplete. A login link works " +

@@ -21,6 +21,7 @@ func (h *Handler) Routes() []web.Route {
 		paths.Get(paths.Root+"/", page.Guard(h.root)), // as people type it
 		paths.Get(paths.Login, page.Guard(h.showLogin)),
 		paths.Post(paths.Login, h.Posted(h.bounded(h.leave))),
+		paths.Get(paths.Again, page.Guard(h.loggedIn(h.showAgain))),
 		paths.Get(ReturnPath, page.Guard(h.finish)),
 		paths.Post(ReturnPath, page.Guard(h.finish)),
 		{Method: http.MethodHead, Path: ReturnPath, Name: paths.RouteName(ReturnPath),

@@ -10,7 +10,9 @@
 //  4. EndAll ends every login of one identity on every edge at once: it changes that identity's epoch, which
 //     each login remembers.
 //  5. A value that one request passes to the next, a parcel, is sealed, bound to its login and read once.
-//  6. The logins of an identity are found by an index, one entry each, which is written first: a login that
+//  6. A login remembers when its person signed in, which may be before it began. Sensitive acts need a login
+//     whose sign-in is fresh.
+//  7. The logins of an identity are found by an index, one entry each, which is written first: a login that
 //     is not in it was made by a build that did not write one.
 package logins
 
@@ -39,6 +41,8 @@ const (
 	Lifetime = topology.LoginTTL
 	// Idle is how long a login lives that is not used. Builds that do not know it keep it alive for Lifetime.
 	Idle = 2 * time.Hour
+	// FreshFor is how long a sign-in is fresh.
+	FreshFor = 10 * time.Minute
 	// usedEvery is how often a use is stored.
 	usedEvery = 5 * time.Minute
 
@@ -76,6 +80,11 @@ type Login struct {
 
 	CreatedAt time.Time `json:"created_at"`
 	UsedAt    time.Time `json:"used_at,omitzero"` // a use of it, the last one or up to usedEvery before
+	// SignedInAt is when the person signed in at the network, or came by the link, before CreatedAt if the
+	// network let them in without asking. Older builds do not write it.
+	SignedInAt time.Time `json:"signed_in_at,omitzero"`
+	// SignedInAgo is how long before Begin the person signed in, by the network's own clock.
+	SignedInAgo time.Duration `json:"-"`
 
 	digest   string // of the token; names the login in the store
 	epoch    string
@@ -122,6 +131,7 @@ func (s *Store) purge(ctx context.Context, key string, revision uint64) error {
 // Begin logs somebody in and returns the token for the cookie.
 func (s *Store) Begin(ctx context.Context, l Login) (token string, err error) {
 	l.CreatedAt = s.now().UTC().Truncate(time.Millisecond)
+	l.SignedInAt = l.CreatedAt.Add(-l.SignedInAgo)
 	if l.epoch, err = s.epochOf(ctx, l); err != nil {
 		return "", err
 	}
@@ -184,6 +194,16 @@ func (l Login) LastUse() time.Time {
 		return l.CreatedAt
 	}
 	return l.UsedAt
+}
+
+// Fresh reports whether the person of a login signed in within FreshFor. If it is not known when they did,
+// the beginning of the login counts.
+func (s *Store) Fresh(l Login) bool {
+	at := l.SignedInAt
+	if at.IsZero() {
+		at = l.CreatedAt
+	}
+	return s.now().Before(at.Add(FreshFor))
 }
 
 // Use keeps a login, as Find has returned it, from ending for want of use. A change of it that came in

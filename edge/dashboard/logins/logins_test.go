@@ -1,7 +1,9 @@
 package logins_test
 
 import (
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -10,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"verifyd/edge/account/entry"
 	"verifyd/edge/dashboard/logins"
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
@@ -250,5 +253,50 @@ func TestUsesAreStoredSometimes(t *testing.T) {
 	use(l, 0)
 	if _, err := s.Find(t.Context(), token); !errors.Is(err, logins.ErrNotLoggedIn) {
 		t.Errorf("a login that has ended is used again: %v", err)
+	}
+}
+
+// A sign-in is fresh for ten minutes, however much the login is used, and from when the person signed in at
+// the network, not from when the login began. Of a login that an older build has made, the beginning counts.
+func TestFreshness(t *testing.T) {
+	s, conn, now := start(t)
+	older := strings.Repeat("A", 43)
+	record := fmt.Sprintf(`{"v":1,"network":"example","subject":"ada","created_at":%q}`,
+		now.UTC().Format(time.RFC3339Nano))
+	if err := entry.Put(t.Context(), conn, topology.BucketLogins,
+		fmt.Sprintf("session.%x", sha256.Sum256([]byte(older))), []byte(record), 0); err != nil {
+		t.Fatal(err)
+	}
+	silent := ada
+	silent.SignedInAgo = 4 * time.Minute
+	first, _ := begin(t, s, ada)
+	second, _ := begin(t, s, silent)
+	third, _ := begin(t, s, logins.Login{Network: "example", Subject: "ada", SignedInAgo: time.Hour})
+	begun := *now
+	for _, c := range []struct {
+		after time.Duration
+		want  [4]bool // of the older one, and those that began
+	}{
+		{0, [4]bool{true, true, true, false}},
+		{6*time.Minute - time.Second, [4]bool{true, true, true, false}},
+		{6 * time.Minute, [4]bool{true, true, false, false}},
+		{logins.FreshFor - time.Second, [4]bool{true, true, false, false}},
+		{logins.FreshFor, [4]bool{}},
+	} {
+		*now = begun.Add(c.after)
+		var got [4]bool
+		for i, token := range []string{older, first, second, third} {
+			l, err := s.Find(t.Context(), token)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got[i] = s.Fresh(l)
+			if err := errors.Join(s.Use(t.Context(), l), s.Choose(t.Context(), l, "acc_x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got != c.want {
+			t.Errorf("after %v: %v, want %v", c.after, got, c.want)
+		}
 	}
 }

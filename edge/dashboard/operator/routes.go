@@ -2,6 +2,7 @@ package operator
 
 import (
 	"verifyd/edge/dashboard/paths"
+	"verifyd/edge/dashboard/site"
 	"verifyd/edge/web"
 )
 
@@ -29,11 +30,11 @@ func (h *Handler) Routes() []web.Route {
 		paths.Get(paths.OperatorAccount, h.read(a.showAccount)),
 		paths.Post(pathDisable, h.mutate(a.disable)),
 		paths.Post(pathEnable, h.mutate(a.enable)),
-		paths.Post(pathDelete, h.mutate(a.askDeletion)),
+		paths.Post(pathDelete, h.mutate(site.Fresh(h.Site, site.ActDelete, "..", a.askDeletion))),
 		paths.Post(pathRestore, h.mutate(a.restore)),
 		paths.Post(pathVerified, h.mutate(a.setVerified)),
-		paths.Get(pathMove, h.read(a.showMove)),
-		paths.Post(pathMove, h.mutate(a.moveMember)),
+		paths.Get(pathMove, h.read(site.Fresh(h.Site, site.ActMove, ".", a.showMove))),
+		paths.Post(pathMove, h.mutate(site.Fresh(h.Site, site.ActMove, ".", a.moveMember))),
 		paths.Get(paths.OperatorSession, h.read(h.showSession)),
 		paths.Get(paths.OperatorHosts, h.read(h.showHosts)),
 		paths.Post(pathPause, h.mutate(h.pause)),

@@ -16,6 +16,7 @@ import (
 const (
 	Root       = "/dashboard"
 	Login      = "/dashboard/login"
+	Again      = "/dashboard/sign-in-again"
 	Invite     = "/dashboard/invite"
 	NewAccount = "/dashboard/new-account"
 
