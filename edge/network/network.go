@@ -215,10 +215,11 @@ func (n *Network) Discover(ctx context.Context) error {
 
 // AuthURL is the URL that the browser is sent to: the authorization request of the attempt, with state, nonce
 // (oidc), S256 code challenge, scope and prompt (RFC 6749 §4.1.1, RFC 7636 §4.3, OpenID Connect Core 1.0
-// §3.1.2.1), and, for an attempt with a MaxAge, with what has the user sign in again. A provider whose metadata offer it gets the request from here, and the URL only names it (RFC
-// 9126). One that refuses that, and has never accepted it, gets the request by the browser, until its
-// metadata are fetched again, unless these say that it must not. The error is an *Error if the provider's
-// metadata cannot be fetched, or the request cannot be pushed.
+// §3.1.2.1), and, for an attempt with a MaxAge, with what has the user sign in again. A provider whose
+// metadata offer it gets the request from here, and the URL only names it (RFC 9126). One that refuses that,
+// and has never accepted it, gets the request by the browser, until its metadata are fetched again, unless
+// these say that it must not. The error is an *Error if the provider's metadata cannot be fetched, or the
+// request cannot be pushed.
 func (n *Network) AuthURL(ctx context.Context, a Attempt) (string, error) {
 	if !a.whole() {
 		return "", n.newError(StageAuthorization, ClassState,
