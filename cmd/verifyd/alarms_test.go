@@ -83,6 +83,7 @@ func (r *rig) told(t *testing.T) alarm.Event {
 }
 
 // An unreachable receiver is reported to operators by one signed POST, and once more when it has been quiet.
+// The certificate that this meets is the alarm address's, which operators renew.
 func TestAlarmAboutAFailingReceiver(t *testing.T) {
 	t.Parallel()
 	r := alarming(t)
@@ -102,6 +103,9 @@ func TestAlarmAboutAFailingReceiver(t *testing.T) {
 	r.Receivers.Ended(dispatcher.AttemptEnd{Receiver: host, Verdict: facts.VerdictDelivered})
 	if e := r.told(t); e.Type != alarm.ReceiverFailing || e.Status != alarm.Resolved || e.About != host {
 		t.Errorf("told %+v", e)
+	}
+	if met := r.Config.Met.List(); len(met) != 1 || met[0].Of != "alarm address 127.0.0.1" || met[0].Foreign {
+		t.Errorf("certificates %+v", met)
 	}
 }
 

@@ -133,11 +133,12 @@ func TestMetCertificatesAreReported(t *testing.T) {
 	_, found := checked(t, "--data-dir", filepath.Join(dir, "store"), "--networks-file", networks,
 		"--network-ca-file", ca, "--callback-ca-file", ca, "--trace-ca-file", ca, "--trace-endpoint", far.URL,
 		"--callback-proxy", far.URL, "--callback-allow-cidrs", "127.0.0.0/8",
-		"--probe", r.inbox.CallbackURL())
+		"--probe", r.inbox.CallbackURL(), "--alarm-url", r.inbox.CallbackURL(), "--alarm-secret", alarmSecret)
 	for _, of := range []string{"identity network", "egress proxy", "collector"} {
 		expectFound(t, found, "certificates", check.LevelWarning, of+" 127.0.0.1: expires at ")
 	}
 	expectFound(t, found, "certificates", check.LevelOK, receiver+": expires at ")
+	expectFound(t, found, "certificates", check.LevelOK, "alarm address 127.0.0.1: expires at ")
 	expectFound(t, found, "egress", check.LevelOK, "the egress proxy can be reached")
 }
 

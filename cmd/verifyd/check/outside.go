@@ -58,7 +58,7 @@ func checkCollector(ctx context.Context, s *Survey, c config.Config) {
 func checkAlarmAddress(ctx context.Context, s *Survey, c config.Config) {
 	try, cancel := context.WithTimeout(ctx, outsideFor)
 	defer cancel()
-	conn, err := c.CallbackClient(c.CallbackTimeout).Dial(try, c.Alarms.URL)
+	conn, err := c.AlarmClient().Dial(try, c.Alarms.URL)
 	if err != nil {
 		s.Warn("alarms", "check VERIFYD_ALARM_URL, and that VERIFYD_CALLBACK_ALLOW_CIDRS covers an "+
 			"address that is not public; until it is reached, events are only in the log and on NATS",

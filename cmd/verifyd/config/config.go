@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"net/netip"
@@ -312,9 +313,18 @@ func (c Config) NATSRoles() (roles []permission.Role) {
 
 // CallbackClient returns the client of receivers, with this bound of an attempt.
 func (c Config) CallbackClient(timeout time.Duration) *callback.Client {
+	return c.client(timeout, c.Met.VerifyReceiver())
+}
+
+// AlarmClient returns the client of the address for operator events.
+func (c Config) AlarmClient() *callback.Client {
+	return c.client(c.CallbackTimeout, c.Met.Verify("alarm address"))
+}
+
+func (c Config) client(timeout time.Duration, verify func(tls.ConnectionState) error) *callback.Client {
 	return callback.New(callback.Config{
 		RootCAs: c.CallbackRoots, Policy: c.CallbackPolicy, Timeout: timeout,
-		VerifyReceiver: c.Met.VerifyReceiver(), VerifyProxy: c.Met.Verify("egress proxy"),
+		VerifyReceiver: verify, VerifyProxy: c.Met.Verify("egress proxy"),
 		UserAgent: "verifyd/" + version.Text(), Proxy: c.CallbackProxy,
 	})
 }

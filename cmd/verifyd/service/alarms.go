@@ -75,7 +75,7 @@ func (p *Program) postAlarm(ctx context.Context, e alarm.Event) error {
 	if err != nil {
 		return fmt.Errorf("encode event: %w", err)
 	}
-	if err := post(ctx, p.Config.CallbackClient(p.Config.CallbackTimeout), callback.Message{
+	if err := post(ctx, p.Config.AlarmClient(), callback.Message{
 		URL: p.Config.Alarms.URL, ID: e.ID + "_" + string(e.Status), Body: body,
 		Secrets: []string{p.Config.Alarms.Secret}, At: p.Clock(),
 	}); err != nil {
