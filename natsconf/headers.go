@@ -69,6 +69,11 @@ func StoredAt(h nats.Header, at time.Time) time.Time {
 // value.
 func IsMarker(h nats.Header) bool { return h.Get("KV-Operation") != "" }
 
+// Marker returns a message that deletes the entry on a subject of a bucket.
+func Marker(subject string) *nats.Msg {
+	return &nats.Msg{Subject: subject, Header: nats.Header{"KV-Operation": {"PURGE"}}}
+}
+
 // ScheduleMsg makes a message that JetStream keeps on subject and, when its time has come, puts on target,
 // another subject of the same stream, which must allow schedules. Times are whole seconds: at is rounded up.
 // A later schedule on the same subject replaces an earlier one.

@@ -106,8 +106,14 @@ func (st *Eraser) Erase(ctx context.Context, p Person, dry bool) (Erasure, error
 	}
 	// a hold may rest on an open session
 	maps.DeleteFunc(names, func(name string, _ bool) bool { return open[name] })
+	if dry {
+		holds, _, err := st.holdsOf(ctx, names, 1)
+		e.Identities = len(holds)
+		return e, err
+	}
 	// Before the records, which alone may hold the names.
-	if err := st.eraseHolds(ctx, names, dry, &e); err != nil || dry {
+	next, err := st.eraseHolds(ctx, names, 1, &e)
+	if err != nil {
 		return e, err
 	}
 	for _, s := range ended {
@@ -117,7 +123,10 @@ func (st *Eraser) Erase(ctx context.Context, p Person, dry bool) (Erasure, error
 			return e, err
 		}
 	}
-	return e, nil
+	// A sign-in that began before its session ended may have stored one meanwhile. From now on it reads that
+	// the session is erased (IdentityHolds).
+	_, err = st.eraseHolds(ctx, names, next, &e)
+	return e, err
 }
 
 // isErasable reports whether a session can be erased, and counts it.
@@ -198,7 +207,7 @@ func (st *Eraser) deleteRecord(ctx context.Context, subject string) error {
 		return err
 	}
 	if err := st.Conn.PublishOne(ctx, topology.BucketStream(topology.BucketSessions),
-		purgeMarker(subject)); err != nil {
+		natsconf.Marker(subject)); err != nil {
 		return natsconf.Kind(err)
 	}
 	return nil
@@ -220,11 +229,6 @@ func (st *Eraser) noteErased(ctx context.Context, id sessions.ID, r records.Eras
 		return fmt.Errorf("erase session %s: %w", id, natsconf.Kind(err))
 	}
 	return nil
-}
-
-// purgeMarker returns a message that deletes the entry on a subject of a bucket.
-func purgeMarker(subject string) *nats.Msg {
-	return &nats.Msg{Subject: subject, Header: nats.Header{"KV-Operation": {"PURGE"}}}
 }
 
 // keptUntil records when the message on a subject leaves the store by its age.

@@ -5,6 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
+	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
 	"verifyd/sessions"
 	"verifyd/sessions/store"
 )
@@ -72,5 +76,92 @@ func TestABindingOfManyLapsedSessionsLapses(t *testing.T) {
 	}
 	if err := st.HoldIdentity(t.Context(), other); err != nil {
 		t.Errorf("after the last has ended: %v", err)
+	}
+}
+
+// lastHold returns the newest message about an identity: what holds it, or that it is free.
+func (h fixture) lastHold(t *testing.T) *jetstream.RawStreamMsg {
+	t.Helper()
+	stream := topology.BucketStream(topology.BucketIdentities)
+	_, last, err := h.conn.Bounds(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := h.conn.Next(t.Context(), stream, ">", last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// A sign-in that read its session before that ended, and its user was erased, holds no identity.
+func TestNothingIsHeldAfterTheErasure(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	st := h.holder(t, h.key)
+	late := h.hold(t, "planted-user")
+	h.complete(t, late.Session, sessions.Canceled, sessions.CanceledReason)
+	if e, err := st.Erase(t.Context(), anybody("planted-user"), false); err != nil || e.Sessions != 1 {
+		t.Fatalf("%+v, %v", e, err)
+	}
+	if err := st.HoldIdentity(t.Context(), late); !errors.Is(err, sessions.ErrNotFound) {
+		t.Errorf("it holds an identity: %v", err)
+	}
+	if m := h.lastHold(t); !natsconf.IsMarker(m.Header) {
+		t.Errorf("the identity is held: %s", m.Data)
+	}
+	if err := st.HoldIdentity(t.Context(), h.hold(t, "another")); err != nil {
+		t.Errorf("another user: %v", err)
+	}
+}
+
+// The hold of another session of the user, which that erasure left, outlasts such a sign-in.
+func TestHoldOfAnOpenSessionOutlastsTheErasureOfAnother(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	st := h.holder(t, h.key)
+	late, open := h.hold(t, "planted-user"), h.hold(t, "planted-user")
+	if err := st.HoldIdentity(t.Context(), open); err != nil {
+		t.Fatal(err)
+	}
+	h.complete(t, late.Session, sessions.Canceled, sessions.CanceledReason)
+	if e, err := st.Erase(t.Context(), anybody("planted-user"), false); err != nil || e.Sessions != 1 ||
+		e.Open != 1 {
+		t.Fatalf("%+v, %v", e, err)
+	}
+	if err := st.HoldIdentity(t.Context(), late); !errors.Is(err, sessions.ErrNotFound) {
+		t.Errorf("late: %v", err)
+	}
+	if err := st.HoldIdentity(t.Context(), h.hold(t, "another")); !errors.Is(err, store.ErrIdentityHeld) {
+		t.Errorf("another user: %v", err)
+	}
+}
+
+// A hold that is stored while its user is being erased, after the erasure has read the holds, goes, too.
+func TestHoldOfTheMomentOfItsErasureGoes(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	holder := h.holder(t, h.key)
+	hold := h.hold(t, "planted-user")
+	if err := holder.HoldIdentity(t.Context(), hold); err != nil {
+		t.Fatal(err)
+	}
+	h.complete(t, hold.Session, sessions.Canceled, sessions.CanceledReason)
+	again := false
+	st := newStoreAt(t, h, func() time.Time { // the clock is read for the note that a session is erased
+		if !again && natsconf.IsMarker(h.lastHold(t).Header) {
+			again = true
+			if err := holder.HoldIdentity(t.Context(), hold); err != nil {
+				t.Error(err)
+			}
+		}
+		return h.clock.Now()
+	})
+	e, err := st.Erase(t.Context(), anybody("planted-user"), false)
+	if err != nil || !again || e.Identities != 2 {
+		t.Errorf("held again %t: %+v, %v", again, e, err)
+	}
+	if m := h.lastHold(t); !natsconf.IsMarker(m.Header) {
+		t.Errorf("the identity is held: %s", m.Data)
 	}
 }

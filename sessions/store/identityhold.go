@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,15 +44,15 @@ type IdentityHolds struct {
 var ErrIdentityHeld = errors.New("the identity stands for another user")
 
 // HoldIdentity makes an identity stand for a user, and no other, for h.For from now. A repeat for the same
-// user is harmless and restarts that time. Its errors are ErrIdentityHeld if it stands for another, ErrNewer
-// and natsconf's.
+// user is harmless and restarts that time. Its errors are ErrIdentityHeld if it stands for another,
+// sessions.ErrNotFound if the session's user was erased meanwhile, ErrNewer and natsconf's.
 //
 // It is stored before the session's completion: of two users with one identity, only one may be verified,
 // whatever happens in between. A hold does not count if none of its user's sessions was verified, or still
 // may be.
 func (st *IdentityHolds) HoldIdentity(ctx context.Context, h IdentityHold) error {
 	subject := records.HoldSubject(st.identityHash.Sum(h.Identity))
-	return st.identities.Update(ctx, subject, func(m *jetstream.RawStreamMsg) (*nats.Msg, error) {
+	if err := st.identities.Update(ctx, subject, func(m *jetstream.RawStreamMsg) (*nats.Msg, error) {
 		r := records.HoldRecord{
 			Version: records.RecordVersions.Newest, User: st.identityHash.Sum(h.User), Session: h.Session,
 		}
@@ -64,6 +65,28 @@ func (st *IdentityHolds) HoldIdentity(ctx context.Context, h IdentityHold) error
 		}
 		life := h.For.Truncate(time.Second).String()
 		return &nats.Msg{Data: data, Header: nats.Header{jetstream.MsgTTLHeader: {life}}}, nil
+	}); err != nil {
+		return err
+	}
+	// An erasure that has noted the session by now may have read the holds before this one was stored. One
+	// that notes it later reads them after that.
+	if erased, err := st.IsErased(ctx, h.Session); err != nil || !erased {
+		return err
+	}
+	return cmp.Or(st.withdraw(ctx, subject, h.Session), sessions.ErrNotFound)
+}
+
+// withdraw deletes a hold that rests on this session alone.
+func (st *IdentityHolds) withdraw(ctx context.Context, subject string, id sessions.ID) error {
+	return st.identities.Update(ctx, subject, func(m *jetstream.RawStreamMsg) (end *nats.Msg, err error) {
+		var r records.HoldRecord
+		if m != nil {
+			err = records.DecodeRecord(m.Data, &r, &r.Version, records.RecordVersions)
+		}
+		if err == nil && r.Session == id && len(r.Earlier) == 0 && !r.Confirmed {
+			end = natsconf.Marker(subject)
+		}
+		return end, err
 	})
 }
 
