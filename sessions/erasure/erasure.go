@@ -153,11 +153,11 @@ func (st *Eraser) isErasable(ctx context.Context, s sessions.Session, e *Erasure
 		return true, nil
 	}
 	e.Clear++
-	if ended {
-		return true, st.keptUntil(ctx, topology.StreamCompletions, records.CompletionSubject(s.ID), e)
-	}
-	return true, st.keptUntil(ctx, topology.BucketStream(topology.BucketSessions),
-		records.RecordSubject(s.Account, s.ID), e)
+	// An outcome that another store brought is kept for longer than it is read.
+	record := records.RecordSubject(s.Account, s.ID)
+	return true, errors.Join(
+		st.keptUntil(ctx, topology.StreamCompletions, records.CompletionSubject(s.ID), e),
+		st.keptUntil(ctx, topology.BucketStream(topology.BucketSessions), record, e))
 }
 
 // resumeErasures finishes erasures that were interrupted. By then nothing else may lead to such a session.

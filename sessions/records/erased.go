@@ -70,7 +70,8 @@ func (st *Reader) ErasedRecords(ctx context.Context) (map[sessions.ID]ErasedReco
 }
 
 // EachRecord reads the messages on the subjects that match, still sealed: records, or outcomes, which hold
-// the same. One of a newer build is passed as an error, and a deleted one as nil.
+// the same. One of a newer build is passed as an error, and a deleted one as nil. Of those that may not be
+// read any more it passes what older builds stored in clear text, which stays in the files.
 func (st *Reader) EachRecord(ctx context.Context, stream, subject string,
 	do func(sessions.ID, *SessionRecord, error) error) error {
 	_, last, err := st.Conn.Bounds(ctx, stream)
@@ -80,7 +81,7 @@ func (st *Reader) EachRecord(ctx context.Context, stream, subject string,
 	return st.Conn.Pages(ctx, stream, subject, 1, last, func(msgs []jetstream.Msg) error {
 		for _, m := range msgs {
 			id, err := sessions.ParseID(m.Subject()[strings.LastIndexByte(m.Subject(), '.')+1:])
-			if err != nil || isOver(m.Headers(), st.Now()) {
+			if err != nil {
 				continue
 			}
 			var r *SessionRecord
@@ -88,6 +89,10 @@ func (st *Reader) EachRecord(ctx context.Context, stream, subject string,
 				if r, err = decodeOutcomeOrRecord(id, stream, m.Data()); errors.Is(err, facts.ErrUnreadable) {
 					continue
 				}
+			}
+			plain := r != nil && err == nil && r.keyRef() == (sessions.KeyRef{})
+			if !plain && isOver(m.Headers(), st.Now()) {
+				continue
 			}
 			if err := do(id, r, err); err != nil {
 				return err

@@ -392,6 +392,36 @@ func TestPlainSessionsAreReadAndErased(t *testing.T) {
 	}
 }
 
+// In a moved store, an outcome in clear text stays in the files after the time until which it is read. The
+// erasure counts it until it leaves.
+func TestPlainOutcomeIsFoundAfterItsTime(t *testing.T) {
+	t.Parallel()
+	old := newSealedRig(t, natstest.Start(t), "")
+	s := old.deliver(t, old.store(t, Config{Plain: true}), plantedRequest)
+	m, err := old.conn.Last(t.Context(), topology.StreamCompletions, records.CompletionSubject(s.ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newSealedRig(t, natstest.Start(t), "")
+	r.key, r.late = old.key, true
+	brought := &nats.Msg{Subject: m.Subject, Data: m.Data, Header: nats.Header{}}
+	natsconf.Origin{Sequence: 1, Stored: m.Time, Until: time.Now()}.Put(brought.Header)
+	if err := r.conn.PublishOne(t.Context(), topology.StreamCompletions, brought); err != nil {
+		t.Fatal(err)
+	}
+	st := r.store(t, Config{})
+	if _, err := st.Read(t.Context(), s.ID); !errors.Is(err, sessions.ErrNotFound) {
+		t.Errorf("it is read: %v", err)
+	}
+	for _, dry := range []bool{true, false} {
+		e, err := st.Erase(t.Context(), plantedPerson(s), dry)
+		if left := time.Until(e.Until); err != nil || e.Clear != 1 || left < 71*time.Hour ||
+			left > 73*time.Hour {
+			t.Errorf("dry %t: %+v, %v", dry, e, err)
+		}
+	}
+}
+
 // A lost page is damage, not an erasure: its sessions are not reported as unknown. The end of a session is
 // read without its user; a session that has not ended is closed, and none is reported as planted.
 func TestLostKeyIsNoErasure(t *testing.T) {
