@@ -138,8 +138,9 @@ func readOpen(ctx context.Context, st *Reader, account string, id sessions.ID) (
 	if err != nil {
 		return sessions.Session{}, fmt.Errorf("read session %s: %w", id, err)
 	}
-	if natsconf.IsMarker(m.Header) {
-		return sessions.Session{}, sessions.ErrNotFound // its user was erased
+	// Its user was erased; or another store has brought it, and its outcome may not be read any more either.
+	if natsconf.IsMarker(m.Header) || isOver(m.Header, st.Now()) {
+		return sessions.Session{}, sessions.ErrNotFound
 	}
 	if s, err = st.OpenSession(ctx, id, m.Data); err != nil {
 		return sessions.Session{}, err
@@ -230,8 +231,9 @@ func (st *Reader) DecodeCompletion(ctx context.Context, subject string, header n
 	return withHeader(c, header), err
 }
 
-// isOver reports whether a fact may not be read any more: it came from another store, and its life has ended
-// there. This store keeps it for as long as one of its own, since it fences.
+// isOver reports whether a fact, or a record, may not be read any more: it came from another store, and its
+// life has ended there. This store keeps a fact for as long as one of its own, since it fences, and a record
+// until a second or two later.
 func isOver(h nats.Header, now time.Time) bool {
 	o, _ := natsconf.OriginOf(h)
 	return o.Over(now)
