@@ -51,12 +51,8 @@ type flaw struct {
 func (f flaw) String() string {
 	switch {
 	case f.position:
-		lost := "no message is lost"
-		if f.consumer == topology.ConsumerAudit { // it begins with what is new
-			lost = "accounts may not be notified of changes that were waiting"
-		}
-		return fmt.Sprintf("%s: the position of consumer %s cannot be read; a start removes it, and %s",
-			f.stream, f.consumer, lost)
+		return fmt.Sprintf("%s: the position of consumer %s cannot be read; a start sets it to the "+
+			"beginning, and no message is lost", f.stream, f.consumer)
 	case f.consumer != "":
 		return fmt.Sprintf("%s: the settings of consumer %s do not match their checksum; a start "+
 			"makes them anew, and no message is lost", f.stream, f.consumer)

@@ -164,7 +164,12 @@ func (f *files) setAside(fl flaw) error {
 		Msg(fl.String())
 	switch {
 	case fl.position:
-		return storefile.SetPositionAside(folder, fl.consumer, keep)
+		if err := storefile.SetPositionAside(folder, fl.consumer, keep); err != nil {
+			return err
+		}
+		// Without a position, the consumer of the audit log would begin with what is new. Whoever takes its
+		// messages again finds what became of them.
+		return storefile.SetConsumer(folder, fl.consumer, storefile.Position{})
 	case fl.consumer == "":
 		if f.keep == nil {
 			f.keep = map[string]time.Duration{}

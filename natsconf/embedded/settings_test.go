@@ -112,33 +112,35 @@ func startAnew(t *testing.T, dir string, c sampledConsumer) {
 	}
 }
 
-// The position of a consumer cannot be read, and no witness knows it. The consumer begins anew.
-func TestUnreadablePositionIsTakenAway(t *testing.T) {
+// The position of a consumer cannot be read, and no witness knows it. The consumer begins at the beginning of
+// its stream, and not with what is new.
+func TestUnreadablePositionIsSetToTheBeginning(t *testing.T) {
 	natstest.NeedsEmbedded(t, "what its files hold")
 	t.Parallel()
 	clean, _ := settingsSample(t)
-	c := sampledConsumers[0]
 	for name, harm := range map[string]func([]byte) []byte{
 		"empty":  func([]byte) []byte { return nil },
 		"head":   func(b []byte) []byte { b[0] ^= 1; return b },
 		"torn":   func(b []byte) []byte { return b[:len(b)-1] },
 		"counts": func(b []byte) []byte { b[len(b)-2] = 3; return b },
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			dir := filepath.Join(t.TempDir(), "store")
-			copyTree(t, clean, dir)
-			if err := os.Remove(filepath.Join(dir, embedded.WitnessFile)); err != nil {
-				t.Fatal(err)
-			}
-			change(t, filepath.Join(embedded.StreamFolder(dir, c.stream), "obs", c.name, "o.dat"), harm)
-			conn, stop := openStore(t, dir)
-			defer stop()
-			state, err := conn.ConsumerState(t.Context(), c.stream, c.name)
-			if err != nil || state.Waiting != messagesOf {
-				t.Errorf("%d messages wait, want %d; %v", state.Waiting, messagesOf, err)
-			}
-		})
+		for _, c := range sampledConsumers {
+			t.Run(c.stream+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				dir := filepath.Join(t.TempDir(), "store")
+				copyTree(t, clean, dir)
+				if err := os.Remove(filepath.Join(dir, embedded.WitnessFile)); err != nil {
+					t.Fatal(err)
+				}
+				change(t, filepath.Join(embedded.StreamFolder(dir, c.stream), "obs", c.name, "o.dat"), harm)
+				conn, stop := openStore(t, dir)
+				defer stop()
+				state, err := conn.ConsumerState(t.Context(), c.stream, c.name)
+				if err != nil || state.Waiting != messagesOf {
+					t.Errorf("%d messages wait, want %d; %v", state.Waiting, messagesOf, err)
+				}
+			})
+		}
 	}
 }
 
