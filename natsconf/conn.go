@@ -89,31 +89,8 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 			return append(endpoint, nats.Name(o.Name+" look"), nats.Timeout(bootTry)), err
 		}, o.Log)
 	}
-	for {
-		user := &credential{path: o.CredsFile}
-		endpoint, err := endpointOptions(o, user)
-		if err != nil {
-			return nil, err
-		}
-		nc, err := nats.Connect(o.URL, append(c.options(o), endpoint...)...)
-		if err == nil {
-			c.NC = nc
-			user.conn.Store(nc)
-			break
-		}
-		if permanent(err) {
-			return nil, fmt.Errorf("connect to NATS at %s: %w", redactURL(o.URL), hideURL(err))
-		}
-		c.Servers.Look(ctx) // of several servers the client reports the last
-		select {
-		case <-ctx.Done():
-			if reasons := c.Servers.Unusable(); reasons != nil {
-				err = reasons
-			}
-			return nil, fmt.Errorf("connect to NATS at %s: %w (last: %w)", redactURL(o.URL), ctx.Err(),
-				hideURL(err))
-		case <-time.After(reconnectWait):
-		}
+	if err := c.dial(ctx, o); err != nil {
+		return nil, err
 	}
 	// Without a time-out of their own, publishes that the server never answers (it reports nothing about a
 	// failed disk) would take up the client's places permanently.
@@ -127,6 +104,46 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 	c.Reader = newReader(js, o.Embedded)
 	c.Clock = storetime.New(c.serverTime, o.Now)
 	return c, nil
+}
+
+// dial tries until there is a connection, or ctx ends. It looks at the servers at the same time: of several
+// the client reports the last, and one that says nothing must not delay the connection to another.
+func (c *Conn) dial(ctx context.Context, o ConnectOptions) error {
+	looking, stop := context.WithCancel(ctx)
+	var looks sync.WaitGroup
+	defer looks.Wait()
+	defer stop()
+	look := make(chan struct{}, 1) // full during a look
+	for {
+		user := &credential{path: o.CredsFile}
+		endpoint, err := endpointOptions(o, user)
+		if err != nil {
+			return err
+		}
+		nc, err := nats.Connect(o.URL, append(c.options(o), endpoint...)...)
+		if err == nil {
+			c.NC = nc
+			user.conn.Store(nc)
+			return nil
+		}
+		if permanent(err) {
+			return fmt.Errorf("connect to NATS at %s: %w", redactURL(o.URL), hideURL(err))
+		}
+		select {
+		case look <- struct{}{}:
+			looks.Go(func() { c.Servers.Look(looking); <-look })
+		default:
+		}
+		select {
+		case <-ctx.Done():
+			if reasons := c.Servers.Unusable(); reasons != nil {
+				err = reasons
+			}
+			return fmt.Errorf("connect to NATS at %s: %w (last: %w)", redactURL(o.URL), ctx.Err(),
+				hideURL(err))
+		case <-time.After(reconnectWait):
+		}
+	}
 }
 
 func (c *Conn) options(o ConnectOptions) []nats.Option {

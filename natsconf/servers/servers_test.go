@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -242,6 +243,51 @@ func TestStartSaysWhy(t *testing.T) {
 		!strings.Contains(err.Error(), nobody+": ") || strings.Contains(err.Error(), secured.Password) {
 		t.Errorf("%v", err)
 	}
+}
+
+// A start does not wait for the look at a server that says nothing: it tries to connect meanwhile.
+func TestStartDoesNotWaitForALook(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var all, open atomic.Int32
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if all.Add(1) == 1 { // the first try has failed soon
+				_ = c.Close()
+				continue
+			}
+			serving.Go(func() {
+				defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+				open.Add(1)
+				_, _ = c.Read(make([]byte, 1)) // until the client leaves
+				open.Add(-1)
+			})
+		}
+	})
+	failed := make(chan error, 1)
+	go func() {
+		_, err := natsconf.Connect(ctx, natsconf.ConnectOptions{
+			URL: "nats://" + l.Addr().String(), Log: zerolog.Nop(),
+		})
+		failed <- err
+	}()
+	natstest.Await(t, "it is tried during a look", func() bool { return open.Load() == 2 })
+	cancel()
+	if err := natstest.Receive(t, "the start ends", failed); err == nil {
+		t.Error("connected to a server that says nothing")
+	}
+	_ = l.Close()
+	serving.Wait()
 }
 
 // none are the options of a server that lets everybody in.
