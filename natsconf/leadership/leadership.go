@@ -21,7 +21,9 @@ import (
 const (
 	// Within is how long a leader is taken for the only one after so many followers have answered it that
 	// they are a majority with it. Each of them waits four seconds until it begins an election, and they
-	// answer a heartbeat each second.
+	// answer a heartbeat each second. The leader dates an answer when it takes it, so two seconds are left
+	// for one that is late: on its way, or while the leader is stopped. One that was stopped for longer
+	// learns of its successor with what it takes next; unless it is cut off as well, that is at once.
 	Within = 2 * time.Second
 	// aloneFor is how long a stream is taken to have no other copy: the operator may give it more at any
 	// time.
