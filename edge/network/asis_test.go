@@ -8,14 +8,15 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
 
 	"verifyd/edge/network"
 	"verifyd/edge/network/netsettings"
-	"verifyd/natsconf/natstest"
 )
 
 // oddKeys are keys that providers publish beside the one that they sign with.
@@ -62,25 +63,42 @@ func TestOddKeysAreIgnored(t *testing.T) {
 	}
 }
 
-// What is odd is reported once, as soon as the metadata is known.
+// What is odd is reported as soon as the metadata is known, and at later looks of the keeper only when it has
+// changed. The provider is outside the bubble, on a real socket: no time passes until it answers.
 func TestKeeperReportsDoubts(t *testing.T) {
 	s := newStandIn(t)
+	var offered atomic.Value
 	s.metadata = func(m map[string]any) {
-		m["token_endpoint_auth_methods_supported"] = []string{"private_key_jwt"}
+		m["token_endpoint_auth_methods_supported"] = []any{offered.Load()}
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	told, ended := make(chan []string, 10), make(chan error, 1)
-	report := func(_ string, doubts []string) { told <- doubts }
-	k := network.NewKeeper([]*network.Network{s.network(t)}, report)
-	go func() { ended <- k.Serve(ctx) }()
-	if doubts := natstest.Receive(t, "it is reported", told); len(doubts) != 1 {
-		t.Errorf("doubts %q", doubts)
-	}
-	stop()
-	natstest.Receive(t, "the keeper ends", ended)
-	if len(told) > 0 {
-		t.Error("it is reported twice")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		var told [][]string
+		k := network.NewKeeper([]*network.Network{s.network(t)}, func(_ string, doubts []string) {
+			told = append(told, doubts)
+		})
+		ended := make(chan error, 1)
+		go func() { ended <- k.Serve(ctx) }()
+		for i, look := range []struct {
+			offers  string
+			reports int // so far
+			doubts  int // in the last one
+		}{
+			{"private_key_jwt", 1, 1}, {"private_key_jwt", 1, 1}, {"client_secret_basic", 2, 0},
+			{"client_secret_basic", 2, 0}, {"private_key_jwt", 3, 1},
+		} {
+			offered.Store(look.offers)
+			for looks := int32(i + 1); s.discoveries.Load() < looks; {
+				time.Sleep(time.Minute) // of the bubble
+			}
+			synctest.Wait()
+			if len(told) != look.reports || len(told[len(told)-1]) != look.doubts {
+				t.Errorf("after look %d, at %q, was reported: %q", i+1, look.offers, told)
+			}
+		}
+		stop()
+		<-ended
+	})
 }
 
 // What is no key set is told as what it is.
