@@ -11,11 +11,13 @@ import (
 	"verifyd/sessions/base32"
 )
 
+// TokenLength is the length of a token: tokenBytes in unpadded base64url.
+const TokenLength = 43
+
 const (
 	tokenBytes   = 32
 	accountBytes = 15                        // 20 of its bits are zero
 	randomBytes  = tokenBytes - accountBytes // 136 bits: not guessable, and no two are ever the same
-	tokenLen     = 43                        // tokenBytes in unpadded base64url
 	// 160 bits of SHA-256: finding another token with the same id takes 2^160 tries
 	idBytes = 20
 	idLen   = 32 // idBytes in base32
@@ -72,7 +74,7 @@ func (t Token) Account(mask Mask) string {
 // ParseToken checks the form of a token. The error is ErrMalformed. A well-formed token need not belong to
 // any session.
 func ParseToken(s string) (Token, error) {
-	if len(s) != tokenLen {
+	if len(s) != TokenLength {
 		return "", ErrMalformed
 	}
 	// Strict refuses a last character with stray bits, and the length the line ends that decoders skip: one

@@ -97,6 +97,25 @@ func TestNamesStandAboveIDs(t *testing.T) {
 	}
 }
 
+// A link that was copied with what closed its sentence is that link.
+func TestPunctuationAfterALink(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	_, token := r.session()
+	b := r.browser()
+	link := b.page(token)
+	want := b.Get(link)
+	want.WantPage(t, http.StatusOK, headingAsk)
+	for _, after := range []string{".", ",", "!?", `."`, ").", "»", "。", "*"} {
+		if got := b.Get(link + url.QueryEscape(after)).Body; got != want.Body {
+			t.Errorf("with %s after it, another page:\n%s", after, got)
+		}
+	}
+	for _, after := range []string{"A", ".A", "-", "_", "/"} {
+		b.Get(link+url.QueryEscape(after)).WantPage(t, http.StatusNotFound, "We don’t know this link")
+	}
+}
+
 func TestNotesAreOnlyLookedUp(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})

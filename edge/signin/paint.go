@@ -200,6 +200,9 @@ func (p *pages) draw(w http.ResponseWriter, v view) {
 	head.Set("Content-Type", "text/html; charset=utf-8")
 	head.Set("Vary", "Accept-Language, Cookie, User-Agent")
 	head.Set("Content-Length", strconv.Itoa(len(body)))
+	if v.refresh > 0 {
+		head.Set("Refresh", strconv.Itoa(v.refresh))
+	}
 	if v.retryAfter > 0 {
 		head.Set("Retry-After", strconv.Itoa(v.retryAfter))
 	}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	"verifyd/edge/page"
 	"verifyd/sessions"
@@ -23,7 +24,7 @@ func (h *Handler) show(w http.ResponseWriter, r *http.Request) *reply {
 	if r.URL.RawQuery == "" { // no link at all, not even a broken one
 		return h.replyNowhere(vis, http.StatusNotFound)
 	}
-	token, err := sessions.ParseToken(page.Single(q, "session"))
+	token, err := sessions.ParseToken(pasted(page.Single(q, "session")))
 	keeps := url.Values{}
 	if err == nil {
 		keeps.Set("session", token.Reveal())
@@ -52,6 +53,17 @@ func (h *Handler) show(w http.ResponseWriter, r *http.Request) *reply {
 		return &reply{page: h.sessionView(vis)}
 	}
 	return h.showPending(w, vis)
+}
+
+// closing is what may follow a link in a text, and be copied with it.
+const closing = ".,;:!?'\")]}>*|`’”»…。、）】"
+
+// pasted returns a token without what closed the sentence that it was copied from.
+func pasted(token string) string {
+	if len(token) > sessions.TokenLength && strings.Trim(token[sessions.TokenLength:], closing) == "" {
+		return token[:sessions.TokenLength]
+	}
+	return token
 }
 
 // Nowhere answers a browser whose address leads to no page of this service, with the status of what it asked

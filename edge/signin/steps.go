@@ -89,6 +89,10 @@ func (p *pages) addProgress(v *view, s sessions.Session, progress proof.Progress
 	}
 }
 
+// refreshConfirm is how often the page with the code looks whether it was given, in seconds: the page goes on by
+// itself, without a script.
+const refreshConfirm = 10
+
 // replyConfirm shows the code in the browser that signed in, and in any other that it is there.
 func (h *Handler) replyConfirm(vis *visit, progress proof.Progress) *reply {
 	s, k := vis.status, pageSignedIn
@@ -106,6 +110,7 @@ func (h *Handler) replyConfirm(vis *visit, progress proof.Progress) *reply {
 		v.Session, v.Facts, v.formAction = vis.token.Reveal(), facts(s.Session), "'self'"
 		v.Code = h.sessions.CodeFor(s.ID, vis.id)
 		h.addExpiry(&v, s.Session)
+		v.refresh = refreshConfirm
 	}
 	return &reply{page: v}
 }

@@ -35,6 +35,9 @@ func codeOn(t *testing.T, a answer) string {
 	if a.Status != http.StatusOK {
 		a.WantPage(t, http.StatusOK, headingConfirm)
 	}
+	if got := a.Header.Get("Refresh"); got != "10" {
+		t.Errorf("the page with the code looks again after %q seconds", got)
+	}
 	m := codeForm.FindStringSubmatch(a.Body)
 	if m == nil {
 		t.Fatalf("no code on\n%s", a.Body)
@@ -155,7 +158,8 @@ func TestAccount(t *testing.T) {
 			}
 			a = b.signsIn(token, "example", s.PlatformUserID)
 			a.WantPage(t, http.StatusOK, headingAsk)
-			if !strings.Contains(a.Body, "on <bdi>Platform</bdi> is confirmed. One sign-in is left") {
+			const done = `note good" role="status"><p>Your account on <bdi>Platform</bdi> is confirmed. One sign-in is left`
+			if !strings.Contains(a.Body, done) {
 				t.Errorf("the page does not say what is done:\n%s", a.Body)
 			}
 			if v, err := r.store.Read(t.Context(), s.ID); err != nil || v.State != sessions.Pending ||

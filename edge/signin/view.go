@@ -163,6 +163,7 @@ type view struct {
 	values     map[string]string
 	typed      map[string]template.HTML // values, as paint draws them
 	retryAfter int                      // seconds for Retry-After; 0: none
+	refresh    int                      // seconds until the browser looks again by itself; 0: it does not
 	status     int
 	formAction string
 }
