@@ -159,6 +159,7 @@ func TestAccountCommandRefusals(t *testing.T) {
 		{[]string{"account", "rotate-secret", "nobody"}, "verifyd account list"},
 		{[]string{"account", "rotate-secret", "a", "--overlap", "soon"}, "24h"},
 		{[]string{"account", "rotate-secret", "a", "--overlap", "31d"}, "out of range"},
+		{[]string{"account", "rotate-secret", "a", "--overlap", "1500ms"}, "whole seconds"},
 		{[]string{"account", "end-rotation", "nobody"}, "verifyd account list"},
 		{[]string{"account", "return-url", "nobody", "https://x.example"},
 			"verifyd account list"},

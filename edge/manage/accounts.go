@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"math"
 	"net/http"
 	"slices"
 	"time"
@@ -182,6 +183,15 @@ const (
 	maxPage      = 500
 )
 
+// limit reads how many entries a page has.
+func (c call) limit(q *request.Parameters) int {
+	limit := q.Number("limit", standardPage, maxPage)
+	if c.whole {
+		return math.MaxInt32
+	}
+	return limit
+}
+
 // accountList is a page of accounts.
 type accountList struct {
 	Accounts []accountDoc `json:"accounts"`
@@ -204,7 +214,7 @@ func (h accountCalls) listAccounts(c call) (answer, *problem.Problem) {
 		return answer{}, p
 	}
 	name := q.Single("name")
-	limit, after := q.Number("limit", standardPage, maxPage), cursor(q)
+	limit, after := c.limit(q), cursor(q)
 	if p := q.Problem(); p != nil {
 		return answer{}, p
 	}

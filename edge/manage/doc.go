@@ -27,6 +27,8 @@
 //	GET    /manage/networks                                list the identity networks
 //	GET    /manage/openapi.yaml                            this interface as an OpenAPI document
 //
+// Commands on the machine of the store call the same operations in their own process (Local).
+//
 // The law:
 //
 //  1. A request is checked in this order: token (401), scope (403), query and body (400), stored state. The

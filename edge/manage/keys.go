@@ -125,7 +125,7 @@ func (h keyCalls) listKeys(c call) (answer, *problem.Problem) {
 // pageOfKeys answers with a page of keys that are sorted by age.
 func (h keyCalls) pageOfKeys(c call, q *request.Parameters, read func() ([]account.Key, error)) (answer,
 	*problem.Problem) {
-	count, after := q.Number("limit", standardPage, maxPage), keyCursor(q)
+	count, after := c.limit(q), keyCursor(q)
 	if p := q.Problem(); p != nil {
 		return answer{}, p
 	}

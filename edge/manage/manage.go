@@ -68,8 +68,9 @@ type Handler struct {
 
 // call is an authorized request.
 type call struct {
-	by   access.Actor
-	http *http.Request // its context bounds requests to the store
+	by    access.Actor
+	http  *http.Request // its context bounds requests to the store
+	whole bool          // a list has one page
 }
 
 func (c call) ctx() context.Context { return c.http.Context() }

@@ -46,17 +46,18 @@ func refusal(err error) *problem.Problem {
 	if e, ok := errors.AsType[*input.Error](err); ok {
 		f := problem.Fault{Field: e.Field, Code: fault.Value, Detail: e.Detail}
 		p := request.Invalid(f)
-		p.Code = management.InvalidValue
+		p.Code, p.Cause = management.InvalidValue, err
 		return p
 	}
 	for _, k := range kinds {
 		if !errors.Is(err, k.err) {
 			continue
 		}
-		if k.detail == "" {
-			return &problem.Problem{Code: k.code, Detail: sentence(err.Error())}
+		detail := k.detail
+		if detail == "" {
+			detail = sentence(err.Error())
 		}
-		return &problem.Problem{Code: k.code, Detail: k.detail}
+		return &problem.Problem{Code: k.code, Detail: detail, Cause: err}
 	}
 	return request.StoreProblem(err)
 }

@@ -59,6 +59,9 @@ func (h *Handler) handle(o operation) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a, p := h.answer(o, r)
 		if p != nil {
+			if p.Code.Status() < http.StatusInternalServerError {
+				p.Cause = nil // the log has no refusals' causes
+			}
 			web.WriteProblem(w, r, p)
 			return
 		}

@@ -160,5 +160,5 @@ type Problem struct {
 	Faults     []Fault       // the faulty fields, for CodeInvalidRequest
 	RetryAfter time.Duration // sent in whole seconds, rounded up; 0: not sent
 	TriesLeft  *int          // sent as tries_left, for CodeWrongCode
-	Cause      error         // for the log only
+	Cause      error         // for the log, and for callers in this process
 }

@@ -25,7 +25,7 @@ const serverTimeout = 45 * time.Second
 // Manage calls do with the service that is named, or else with the store.
 func (m Managed) Manage(ctx context.Context, c Console, do func(Manager) error) error {
 	if m.Server == "" {
-		return m.Use(ctx, c, func(s *store.Store) error { return do(newStored(s)) })
+		return m.Use(ctx, c, onStore(do))
 	}
 	var f config.Faults
 	cfg := m.Service(&f)
@@ -41,12 +41,12 @@ func (m Managed) Manage(ctx context.Context, c Console, do func(Manager) error) 
 	if err != nil {
 		return config.Usage(fmt.Errorf("--server or --token: %w", err))
 	}
-	return do(newRemote(client))
+	return do(Manager{Client: client})
 }
 
 // Begin is Manage for a command that creates the store if there is none, because its flag --new-store is set.
 func (m Managed) Begin(ctx context.Context, c Console, do func(Manager) error) error {
-	return m.reach(ctx, c, store.ToBegin, func(s *store.Store) error { return do(newStored(s)) })
+	return m.reach(ctx, c, store.ToBegin, onStore(do))
 }
 
 // OnStoreOnly refuses a flag that does not work with a service on another machine, if one is named. why is

@@ -1,13 +1,24 @@
 package manage
 
 import (
+	"context"
 	"net/http"
 
 	"verifyd/edge/client/call"
 )
 
 // Client calls a service with one operator token. It is safe for concurrent use.
-type Client struct{ service *call.Service }
+type Client struct{ service Caller }
+
+// Caller makes calls for a client. Create is Call for a POST that makes something, which may be tried again.
+type Caller interface {
+	Call(ctx context.Context, method, path string, in, out any) error
+	Create(ctx context.Context, path, key string, in, out any) error
+}
+
+// Over makes a client that does not call over the network, for verifyd's own commands, in the process of the
+// handler. There is no token, and errors are the caller's own.
+func Over(c Caller) *Client { return &Client{c} }
 
 // New makes a client for the service at baseURL, for example "https://verify.example.com"; a path prefix is
 // kept. token begins with "vfyop_". Transport and time-out are taken from h; nil: the default. The error says

@@ -11,8 +11,7 @@ import (
 
 	"verifyd/cmd/verifyd/command"
 	"verifyd/cmd/verifyd/table"
-	"verifyd/edge/account"
-	"verifyd/edge/account/signing"
+	"verifyd/edge/client/manage"
 	"verifyd/sessions/timeline"
 )
 
@@ -59,7 +58,12 @@ func (a accountCreateCmd) Run(ctx context.Context, c command.Console) error {
 		reach = a.Begin
 	}
 	return reach(ctx, c, func(m command.Manager) error {
-		acc, err := m.Create(ctx, a.Name, a.Grant)
+		if !a.Grant {
+			if err := m.LearnNames(ctx); err != nil {
+				return err
+			}
+		}
+		acc, err := m.CreateAccount(ctx, a.Name, a.Grant)
 		if err != nil {
 			return command.BadInput(err)
 		}
@@ -79,26 +83,30 @@ type accountListCmd struct {
 // Run lists the accounts by name.
 func (l accountListCmd) Run(ctx context.Context, c command.Console) error {
 	return l.Manage(ctx, c, func(m command.Manager) error {
-		accounts, unread := m.List(ctx)
-		if err := command.Lists(unread); err != nil {
+		unread, err := m.Prepare(ctx)
+		if err != nil {
 			return err
 		}
 		t := table.New("accounts", "NAME", "ID", "CREATED", "MEMBERS", "KEYS", "QUOTA", "STATE")
-		for _, a := range accounts {
-			quota := table.NewCell(quotaText(a.Quota), table.UnlessZero(a.Quota))
-			t.Add(a.Name, a.ID, a.CreatedAt, a.People, a.ActiveKeys, quota, stateText(a.Account))
+		for a, err := range m.Accounts(ctx) {
+			if err != nil {
+				return command.BadInput(err)
+			}
+			n := command.Or(a.Quota)
+			quota := table.NewCell(quotaText(n), table.UnlessZero(n))
+			t.Add(a.Name, a.ID, a.CreatedAt, a.Members, a.Keys, quota, stateText(a))
 		}
 		return errors.Join(l.Print(c.Out, t), unread)
 	})
 }
 
 // stateText describes whether the account is in service.
-func stateText(a account.Account) string {
-	if !a.DeleteAskedAt.IsZero() {
-		return "deleted on " + table.Instant(a.DeletesAt())
+func stateText(a manage.Account) string {
+	if a.DeletesAt != nil {
+		return "deleted on " + table.Instant(*a.DeletesAt)
 	}
-	if !a.DisabledAt.IsZero() {
-		return "disabled since " + table.Instant(a.DisabledAt)
+	if a.DisabledAt != nil {
+		return "disabled since " + table.Instant(*a.DisabledAt)
 	}
 	return "in service"
 }
@@ -127,58 +135,94 @@ type accountShowCmd struct {
 // Run shows what the account's owners see of it, without any secret.
 func (a accountShowCmd) Run(ctx context.Context, c command.Console) error {
 	return a.Manage(ctx, c, func(m command.Manager) error {
-		shown, err := m.Show(ctx, a.Name)
-		if shown.ID == "" || command.Lists(err) != nil {
+		id, err := m.Find(ctx, a.Name)
+		if err != nil {
+			return err
+		}
+		unread, err := m.Prepare(ctx)
+		if err != nil {
+			return err
+		}
+		tables, err := everythingOf(ctx, m, id)
+		if err != nil {
 			return command.BadInput(err)
 		}
-		return errors.Join(a.Print(c.Out, accountTables(shown, time.Now())...), err)
+		return errors.Join(a.Print(c.Out, tables...), unread)
 	})
 }
 
-// accountTables returns everything that is shown of an account.
-func accountTables(a command.Shown, now time.Time) []*table.Table {
+// everythingOf returns what is shown of an account.
+func everythingOf(ctx context.Context, m command.Manager, id string) ([]*table.Table, error) {
+	a, aerr := m.Account(ctx, id)
+	if aerr != nil {
+		return nil, aerr
+	}
+	signing, serr := m.Secrets(ctx, id)
+	people, perr := m.Members(ctx, id)
+	links, lerr := m.LoginLinks(ctx, id)
+	theirs := table.New("keys", "KEY", "NAME", "ID", "STATE", "EXPIRES", "LAST USED", "RATE",
+		"CALLBACKS:policy")
+	for k, err := range m.Keys(ctx, id) {
+		if err != nil {
+			return nil, err
+		}
+		theirs.Add(k.Hint, k.Name, k.ID, k.State, command.Or(k.ExpiresAt), command.Or(k.LastUsedAt),
+			defaultCell(k.RateLimit), defaultCell(k.Policy))
+	}
+	now := time.Now()
+	return []*table.Table{
+		accountCard(a), secretTable(signing, now), memberTable(people), inviteTable(people, now),
+		linkTable(links), theirs,
+	}, errors.Join(serr, perr, lerr)
+}
+
+func accountCard(a manage.Account) *table.Table {
 	acc := table.NewCard("account", "Account:name", ":id", "Created", "State", "Reason", "Verified", "Quota",
 		"Link back:return_url", "Colour", "Button", "Accent", "Dark accent:accent_dark", "Logo", "Binding",
 		"Users of an identity:max_users", "Notices to:notices_host")
+	n := command.Or(a.Quota)
 	name, quota := table.NewCell(a.Name+" ("+a.ID+")", a.Name),
-		table.NewCell(monthText(a.Quota), table.UnlessZero(a.Quota))
+		table.NewCell(monthText(n), table.UnlessZero(n))
 	maxUsers := table.NewCell("any number", nil)
-	if a.MaxUsers > 0 {
-		maxUsers = table.NewCell(strconv.Itoa(a.MaxUsers), a.MaxUsers)
+	if a.MaxUsers != nil {
+		maxUsers = table.NewCell(strconv.Itoa(*a.MaxUsers), *a.MaxUsers)
 	}
 	logo := table.NewCell("", nil)
-	if l := a.Branding.Logo; l != nil {
+	if l := a.Logo; l != nil {
 		logo = table.NewCell(fmt.Sprintf("%d × %d", l.Width, l.Height), l.Digest)
 	}
-	acc.Add(name, a.ID, a.CreatedAt, stateText(a.Account), a.DisabledReason, a.VerifiedAt, quota,
-		a.ReturnURL, a.Colour, a.Branding.Button, a.Branding.Accent, a.Branding.AccentDark, logo,
-		string(a.Level), maxUsers, a.NoticeHost)
+	acc.Add(name, a.ID, a.CreatedAt, stateText(a), a.DisabledReason, command.Or(a.VerifiedAt), quota,
+		command.Or(a.ReturnURL), command.Or(a.Colour), command.Or(a.Button), command.Or(a.Accent),
+		command.Or(a.AccentDark), logo, command.Or(a.Binding), maxUsers, command.Or(a.NoticeHost))
+	return acc
+}
+
+func secretTable(signing []manage.Secret, now time.Time) *table.Table {
 	secrets := table.New("signing_secrets", "SIGNING SECRET:use", "AGE:", ":created", ":ends", "PUBLIC KEY")
-	for i, k := range a.PublicKeys {
+	for i, k := range signing {
 		use := table.NewCell("Current secret", "current")
 		if i > 0 {
 			use = table.NewCell("Previous secret", "previous")
 		}
-		secrets.Add(use, table.NewCell(ageText(k, now), nil), k.From, k.Until, k.Value)
+		secrets.Add(use, table.NewCell(ageText(k, now), nil), k.CreatedAt, command.Or(k.EndsAt), k.PublicKey)
 	}
+	return secrets
+}
+
+func linkTable(links []manage.LoginLink) *table.Table {
 	open := table.New("login_links", "LOGIN LINK:id", "ROLE", "SINCE", "UNTIL", "BY")
-	for _, l := range a.Links {
-		open.Add(l.Link, l.Role, l.Since, l.Until, timeline.Legible(l.By))
+	for _, l := range links {
+		open.Add(l.ID, l.Role, l.CreatedAt, l.EndsAt, timeline.Legible(l.By))
 	}
-	theirs := table.New("keys", "KEY", "NAME", "ID", "STATE", "EXPIRES", "LAST USED", "RATE",
-		"CALLBACKS:policy")
-	for _, k := range a.Keys {
-		theirs.Add(k.Hint, k.Name, k.ID, k.State(now), k.ExpiresAt, k.LastUsed, rateCell(k.Key),
-			policyCell(k.Key))
-	}
-	return []*table.Table{acc, secrets, memberTable(a.Members), inviteTable(a.Invites, now), open, theirs}
+	return open
 }
 
 // ageText formats the age and the end of a signing secret.
-func ageText(k signing.PublicKey, now time.Time) string {
-	text := fmt.Sprintf("created %s, %d days ago", table.Instant(k.From), int(now.Sub(k.From).Hours()/24))
-	if !k.Until.IsZero() {
-		text += ", signs until " + table.Instant(k.Until)
+func ageText(k manage.Secret, now time.Time) string {
+	text := fmt.Sprintf("created %s, %d days ago", table.Instant(k.CreatedAt),
+		int(now.Sub(k.CreatedAt).Hours()/24))
+	if k.EndsAt != nil {
+		text += ", signs until " + table.Instant(*k.EndsAt)
 	}
 	return text
 }

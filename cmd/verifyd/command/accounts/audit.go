@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
 	"verifyd/cmd/verifyd/command"
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/table"
+	"verifyd/edge/account"
+	"verifyd/edge/client/manage"
 	"verifyd/sessions/timeline"
 )
 
@@ -24,33 +27,54 @@ type accountAuditCmd struct {
 // Run lists the records.
 func (a accountAuditCmd) Run(ctx context.Context, c command.Console) error {
 	return a.Manage(ctx, c, func(m command.Manager) error {
-		read := func(from string, limit int) ([]command.Record, string, error) {
-			return m.Audit(ctx, a.Name, from, limit)
+		id := a.Name // of an account that was deleted, too
+		if !account.IsID(id) {
+			var err error
+			if id, err = m.Find(ctx, a.Name); err != nil {
+				return err
+			}
+		}
+		read := func(from string, limit int) ([]manage.Record, string, error) {
+			records, next, err := m.Audit(ctx, id, from, limit)
+			return records, next, command.BadInput(err)
 		}
 		return listAudit(c, a.Limit, a.Listing, read)
 	})
 }
 
+// maxAuditPage is the maximum of records in one answer.
+const maxAuditPage = 100
+
 // listAudit writes out the newest records of a log; all of them if the limit is 0.
 func listAudit(c command.Console, limit int, as table.Listing,
-	read func(cursor string, limit int) (records []command.Record, next string, err error)) error {
+	read func(cursor string, limit int) (records []manage.Record, next string, err error)) error {
 	if limit < 0 {
 		return config.Usage(fmt.Errorf("--limit: %d is below zero; give a number of records, or 0 for all",
 			limit))
 	}
+	if limit == 0 {
+		limit = math.MaxInt
+	}
 	t := table.New("records", "AT", "WHO", "WHAT", "ON", "DETAIL")
 	cursor, left := "", limit
 	for {
-		records, next, err := read(cursor, left)
+		records, next, err := read(cursor, min(left, maxAuditPage))
 		if err != nil {
 			return err
 		}
 		for _, r := range records {
-			t.Add(r.At, timeline.Legible(r.Who), r.What, timeline.Legible(r.On),
+			if len(r.Detail) == 0 {
+				r.Detail = nil // null for programs, wherever it comes from
+			}
+			who := r.Who
+			if id := command.Or(r.Identity); id != "" && id != who {
+				who += " (" + id + ")"
+			}
+			t.Add(r.At, timeline.Legible(who), r.What, timeline.Legible(command.Or(r.On)),
 				table.NewCell(detailText(r.Detail), r.Detail))
 		}
 		left -= len(records)
-		if cursor = next; cursor == "" || limit > 0 && left <= 0 {
+		if cursor = next; cursor == "" || left == 0 {
 			return as.Print(c.Out, t)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/table"
 	"verifyd/edge/account"
+	"verifyd/edge/client/manage"
 	"verifyd/edge/limit"
-	"verifyd/sessions"
 )
 
 // Key has the commands on API keys.
@@ -50,41 +50,47 @@ func (k keyCreateCmd) Run(ctx context.Context, c command.Console) error {
 		if err != nil {
 			return err
 		}
-		secret, key, unsure := m.CreateKey(ctx, a.ID, o)
+		key, err := m.CreateKey(ctx, a.ID, o)
+		unsure := command.Confirmed(key.Stored, err)
 		text := fmt.Sprintf("API key %s of %s. It is shown this once; keep it like a password.", key.ID,
 			a.Name)
-		if key.Test {
+		if k.Test {
 			text += "\nIt is a test key: services accept it only if VERIFYD_TEST_KEYS is true, and its " +
 				"users sign in at the built-in network."
 		}
-		if !key.ExpiresAt.IsZero() {
-			text += fmt.Sprintf("\nIt works until %s.", table.Instant(key.ExpiresAt))
+		if key.ExpiresAt != nil {
+			text += fmt.Sprintf("\nIt works until %s.", table.Instant(*key.ExpiresAt))
 		}
 		if unsure != nil {
 			text += "\nIt may not work: the store did not confirm the key. See: verifyd key list"
 		}
-		return handOut(c, secret, text, unsure)
+		return handOut(c, key.Secret, text, unsure)
 	})
 }
 
-func (k keyCreateCmd) options(now time.Time) (o account.KeyOptions, err error) {
-	o = account.KeyOptions{Name: k.Name, Test: k.Test}
+func (k keyCreateCmd) options(now time.Time) (o manage.KeyOptions, err error) {
+	o = manage.KeyOptions{Name: k.Name, RateLimit: k.RateLimit}
+	if k.Test {
+		o.Mode = "test"
+	}
 	if k.RateLimit != "" {
-		if o.RateLimit, err = limit.ParseRate(k.RateLimit); err != nil {
+		if _, err = limit.ParseRate(k.RateLimit); err != nil {
 			return o, fmt.Errorf("--rate-limit: %w", err)
 		}
 	}
 	if k.Policy != "" {
 		var f config.Faults
-		o.Policy = config.Policy(&f, "policy", k.Policy)
+		o.Policy = string(config.Policy(&f, "policy", k.Policy))
 		if err := f.OwnErr(); err != nil {
 			return o, err
 		}
 	}
 	if k.Expires != "" {
-		if o.ExpiresAt, err = parseEnd(k.Expires, now); err != nil {
+		end, err := parseEnd(k.Expires, now)
+		if err != nil {
 			return o, fmt.Errorf("--expires: %w", err)
 		}
+		o.ExpiresAt = new(end.UTC())
 	}
 	return o, nil
 }
@@ -138,21 +144,22 @@ func (k keyRollCmd) Run(ctx context.Context, c command.Console) error {
 		return config.Usage(fmt.Errorf("--grace: %q is not a time; for example 24h, 7d, or 0", k.Grace))
 	}
 	return k.Manage(ctx, c, func(m command.Manager) error {
-		secret, key, unsure := m.RollKey(ctx, k.ID, grace)
+		key, unsure := m.Roll(ctx, k.ID, grace)
+		old := command.Or(key.Replaces)
 		text := fmt.Sprintf("API key %s replaces %s. It is shown this once; keep it like a "+
-			"password.", key.ID, key.Replaces)
+			"password.", key.ID, old)
 		switch {
 		case unsure != nil:
 			text = fmt.Sprintf("The store did not confirm the change. Either this is API key %s, "+
 				"and it replaces %s, or %s works as before: keep both until verifyd key list "+
 				"shows which.",
-				key.ID, key.Replaces, key.Replaces)
+				key.ID, old, old)
 		case grace == 0:
 			text += "\nThe old key is revoked."
 		default:
 			text += fmt.Sprintf("\nThe old key works for at most %s more.", grace)
 		}
-		return handOut(c, secret, text, unsure)
+		return handOut(c, key.Secret, text, unsure)
 	})
 }
 
@@ -164,16 +171,19 @@ type keyListCmd struct {
 // Run lists the keys, oldest first.
 func (l keyListCmd) Run(ctx context.Context, c command.Console) error {
 	return l.Manage(ctx, c, func(m command.Manager) error {
-		keys, unread := m.Keys(ctx)
-		if err := command.Lists(unread); err != nil {
+		unread, err := m.Prepare(ctx)
+		if err != nil {
 			return err
 		}
 		t := table.New("keys", "ID", "ACCOUNT", "NAME", "KEY", "STATE", "CREATED", "EXPIRES", "REVOKED",
 			"LAST USED", "REPLACED BY", "RATE", "CALLBACKS:policy")
-		now := time.Now()
-		for _, k := range keys {
-			t.Add(k.ID, k.AccountName, k.Name, k.Hint, k.State(now), k.CreatedAt, k.ExpiresAt, k.RevokedAt,
-				k.LastUsed, k.ReplacedBy, rateCell(k.Key), policyCell(k.Key))
+		for k, err := range m.Keys(ctx, "") {
+			if err != nil {
+				return command.BadInput(err)
+			}
+			t.Add(k.ID, k.AccountName, k.Name, k.Hint, k.State, k.CreatedAt, command.Or(k.ExpiresAt),
+				command.Or(k.RevokedAt), command.Or(k.LastUsedAt), command.Or(k.ReplacedBy),
+				defaultCell(k.RateLimit), defaultCell(k.Policy))
 		}
 		return errors.Join(l.Print(c.Out, t), unread)
 	})
@@ -188,37 +198,19 @@ type keyRevokeCmd struct {
 // Run ends the key.
 func (k keyRevokeCmd) Run(ctx context.Context, c command.Console) error {
 	return k.Manage(ctx, c, func(m command.Manager) error {
-		key, err := m.RevokeKey(ctx, k.ID)
+		id, at, err := m.Revoke(ctx, k.ID)
 		if err != nil {
 			return command.BadInput(err)
 		}
-		_, err = fmt.Fprintf(c.Err, "API key %s was revoked on %s.\n", key.ID, table.Instant(key.RevokedAt))
+		_, err = fmt.Fprintf(c.Err, "API key %s was revoked on %s.\n", id, table.Instant(at))
 		return err
 	})
 }
 
-// rateText formats the rate limit of a key, as --rate-limit accepts it.
-func rateText(r account.Rate) string {
-	if r == (account.Rate{}) {
-		return "the service's default"
+// defaultCell is null for programs if the service's default applies.
+func defaultCell(of *string) table.Cell {
+	if of == nil {
+		return table.NewCell("the service's default", nil)
 	}
-	return limit.RateText(r)
-}
-
-// rateCell and policyCell are null for programs if the service's default applies.
-func rateCell(k account.Key) table.Cell {
-	if k.RateLimit == (account.Rate{}) {
-		return table.NewCell(rateText(k.RateLimit), nil)
-	}
-	return table.NewCell(rateText(k.RateLimit), rateText(k.RateLimit))
-}
-
-func policyCell(k account.Key) table.Cell { return table.NewCell(policyText(k.Policy), k.Policy) }
-
-// policyText formats the policy of a key.
-func policyText(p sessions.Policy) string {
-	if p == "" {
-		return "the service's default"
-	}
-	return string(p)
+	return table.NewCell(*of, *of)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	"verifyd/cmd/verifyd/command"
 	"verifyd/cmd/verifyd/store"
@@ -11,6 +12,7 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit/life"
+	"verifyd/edge/client/manage"
 	"verifyd/sessions"
 	sessionstore "verifyd/sessions/store"
 	"verifyd/sessions/timeline"
@@ -26,9 +28,16 @@ type accountRenameCmd struct {
 // Run renames the account.
 func (a accountRenameCmd) Run(ctx context.Context, c command.Console) error {
 	return a.change(ctx, c, func(m command.Manager, acc account.Account) (string, error) {
-		now, err := m.Rename(ctx, acc.ID, a.To, a.Grant)
-		until, kept := now.KeptUntil(acc.Name)
-		if err != nil || !kept {
+		if err := m.LearnNames(ctx); err != nil {
+			return "", err
+		}
+		to := manage.Changes{"name": a.To}
+		if a.Grant {
+			to["grant_name"] = true
+		}
+		now, err := m.ChangeAccount(ctx, acc.ID, to)
+		until := keptUntil(now, acc.Name)
+		if err != nil || until.IsZero() {
 			return fmt.Sprintf("Account %s is called %s.", acc.ID, strconv.Quote(now.Name)), err
 		}
 		text := fmt.Sprintf("Account %s is now called %s. Nobody else can take its old name until %s.",
@@ -41,6 +50,16 @@ func (a accountRenameCmd) Run(ctx context.Context, c command.Console) error {
 	})
 }
 
+// keptUntil returns until when a former name is kept; zero: there is none, or that was not recorded.
+func keptUntil(a manage.Account, name string) (until time.Time) {
+	for _, f := range a.FormerNames {
+		if end := command.Or(f.KeptUntil); f.Name == name && end.After(until) {
+			until = end
+		}
+	}
+	return until
+}
+
 type accountDisableCmd struct {
 	named `embed:""`
 
@@ -50,7 +69,11 @@ type accountDisableCmd struct {
 // Run disables the account.
 func (a accountDisableCmd) Run(ctx context.Context, c command.Console) error {
 	return a.change(ctx, c, func(m command.Manager, acc account.Account) (string, error) {
-		err := m.Disable(ctx, acc.ID, a.Reason)
+		to := manage.Changes{"disabled": true}
+		if a.Reason != "" {
+			to["disabled_reason"] = a.Reason
+		}
+		err := set(ctx, m, acc, to)
 		return fmt.Sprintf("Account %s is disabled: within a second its keys are refused and nobody can "+
 			"sign in for it. Stored outcomes are still delivered. To undo this: verifyd account enable %s",
 			acc.ID, strconv.Quote(a.Name)), err
@@ -64,10 +87,10 @@ type accountEnableCmd struct {
 // Run enables the account.
 func (a accountEnableCmd) Run(ctx context.Context, c command.Console) error {
 	return a.change(ctx, c, func(m command.Manager, acc account.Account) (string, error) {
-		now, err := m.Enable(ctx, acc.ID)
-		if !now.DeleteAskedAt.IsZero() {
+		now, err := m.ChangeAccount(ctx, acc.ID, manage.Changes{"disabled": false})
+		if now.DeletesAt != nil {
 			return fmt.Sprintf("Account %s is no longer disabled, and is deleted on %s. To cancel the "+
-				"deletion: verifyd account restore %s", acc.ID, table.Instant(now.DeletesAt()),
+				"deletion: verifyd account restore %s", acc.ID, table.Instant(*now.DeletesAt),
 				strconv.Quote(a.Name)), err
 		}
 		return fmt.Sprintf("Account %s is in service: its keys work, and its users can sign in. See: "+
@@ -82,8 +105,8 @@ type accountRestoreCmd struct {
 // Run takes back the request to delete the account.
 func (a accountRestoreCmd) Run(ctx context.Context, c command.Console) error {
 	return a.change(ctx, c, func(m command.Manager, acc account.Account) (string, error) {
-		now, err := m.Restore(ctx, acc.ID)
-		if now.Barred() {
+		now, err := m.RestoreAccount(ctx, acc.ID)
+		if now.Disabled {
 			return fmt.Sprintf("The deletion of account %s was canceled; it is disabled as before. To put "+
 				"it back into service: verifyd account enable %s", acc.ID, strconv.Quote(a.Name)), err
 		}
@@ -100,7 +123,11 @@ type accountVerifiedCmd struct {
 // Run sets the mark that users see next to the account's name, or removes it.
 func (a accountVerifiedCmd) Run(ctx context.Context, c command.Console) error {
 	return a.change(ctx, c, func(m command.Manager, acc account.Account) (string, error) {
-		err := m.SetVerified(ctx, acc.ID, acc.Name, !a.Remove)
+		name := acc.Name
+		if a.Remove {
+			name = ""
+		}
+		err := set(ctx, m, acc, manage.Changes{"verified_name": command.OrNull(name)})
 		if a.Remove {
 			return fmt.Sprintf("Account %s (%s) has no verified mark.", acc.Name, acc.ID), err
 		}
@@ -129,7 +156,13 @@ func (a accountMoveMemberCmd) Run(ctx context.Context, c command.Console) error 
 		if err != nil {
 			return "", err
 		}
-		role, err := m.Move(ctx, from.ID, to.ID, who, access.Role(a.Role))
+		role := a.Role
+		there, err := m.MoveMember(ctx, from.ID, to.ID, who.Network, who.Subject, role)
+		for _, p := range there.Members {
+			if (access.Identity{Network: p.Network, Subject: p.Subject}).Is(who) {
+				role = p.Role
+			}
+		}
 		return fmt.Sprintf("%s is no longer a member of %s, and is now %s of %s.",
 			timeline.Legible(a.Identity), from.Name, role, to.Name), err
 	})
@@ -152,10 +185,10 @@ func (a accountDeleteCmd) Run(ctx context.Context, c command.Console) error {
 		return a.end(ctx, c)
 	}
 	return a.change(ctx, c, func(m command.Manager, acc account.Account) (string, error) {
-		now, err := m.AskDeletion(ctx, acc.ID)
+		now, err := m.DeleteAccount(ctx, acc.ID)
 		return fmt.Sprintf("Account %s (%s) is out of service and is deleted on %s, with its keys and "+
 			"members. To cancel the deletion: verifyd account restore %s",
-			acc.Name, acc.ID, table.Instant(now.DeletesAt()), strconv.Quote(a.Name)), err
+			acc.Name, acc.ID, table.Instant(command.Or(now.DeletesAt)), strconv.Quote(a.Name)), err
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"verifyd/cmd/verifyd/table"
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
+	"verifyd/edge/client/manage"
 	"verifyd/sessions/timeline"
 )
 
@@ -35,26 +36,26 @@ func (l memberListCmd) Run(ctx context.Context, c command.Console) error {
 		if err != nil {
 			return err
 		}
-		members, invites, err := m.Members(ctx, a.ID)
+		people, err := m.Members(ctx, a.ID)
 		if err != nil {
 			return command.BadInput(err)
 		}
-		return l.Print(c.Out, memberTable(members), inviteTable(invites, time.Now()))
+		return l.Print(c.Out, memberTable(people), inviteTable(people, time.Now()))
 	})
 }
 
-func memberTable(all []account.Member) *table.Table {
+func memberTable(people manage.People) *table.Table {
 	t := table.New("members", "MEMBER:name", "ID", "ROLE", "IDENTITY", "E-MAIL:email", "SINCE")
-	for _, m := range all {
-		who := m.Identity()
+	for _, m := range people.Members {
+		who := access.Identity{Network: m.Network, Subject: m.Subject}
 		t.Add(m.Name, who.Address(), m.Role, timeline.Legible(who.String()), m.Email, m.Since)
 	}
 	return t
 }
 
-func inviteTable(all []account.Invite, now time.Time) *table.Table {
+func inviteTable(people manage.People, now time.Time) *table.Table {
 	t := table.New("invites", "INVITED:for", "ID", "ROLE", "BY", "UNTIL")
-	for _, i := range all {
+	for _, i := range people.Invites {
 		if now.Before(i.ExpiresAt) {
 			t.Add(i.For, i.ID, i.Role, timeline.Legible(i.By), i.ExpiresAt)
 		}
@@ -88,12 +89,13 @@ func (i memberInviteCmd) Run(ctx context.Context, c command.Console) error {
 		if err != nil {
 			return err
 		}
-		link, made, err := m.Invite(ctx, a.ID, base, access.Role(i.Role), i.For)
+		made, err := m.CreateInvite(ctx, a.ID, i.Role, i.For)
 		if err != nil {
 			return command.BadInput(err)
 		}
-		return handOut(c, link, fmt.Sprintf("Whoever follows the link until %s, and logs in, is %s of %s: "+
-			"send it as you would a password. To withdraw it: verifyd member withdraw --account %s %s",
+		return handOut(c, base+made.Link, fmt.Sprintf("Whoever follows the link until %s, and logs in, is %s "+
+			"of %s: send it as you would a password. "+
+			"To withdraw it: verifyd member withdraw --account %s %s",
 			table.Instant(made.ExpiresAt), made.Role, a.Name, a.ID, made.ID), nil)
 	})
 }
@@ -108,7 +110,7 @@ type memberWithdrawCmd struct {
 func (w memberWithdrawCmd) Run(ctx context.Context, c command.Console) error {
 	return w.change(ctx, c, func(m command.Manager, a account.Account) (string, error) {
 		return fmt.Sprintf("The invite %s no longer lets anybody into %s.", timeline.Legible(w.ID), a.Name),
-			m.Withdraw(ctx, a.ID, w.ID)
+			errorOf(m.WithdrawInvite(ctx, a.ID, w.ID))
 	})
 }
 
@@ -127,7 +129,7 @@ func (r memberRoleCmd) Run(ctx context.Context, c command.Console) error {
 	}
 	return r.change(ctx, c, func(m command.Manager, a account.Account) (string, error) {
 		return fmt.Sprintf("%s is %s of %s.", timeline.Legible(r.Identity), r.Role, a.Name),
-			m.SetRole(ctx, a.ID, who, access.Role(r.Role))
+			errorOf(m.SetRole(ctx, a.ID, who.Network, who.Subject, r.Role))
 	})
 }
 
@@ -144,6 +146,6 @@ func (r memberRemoveCmd) Run(ctx context.Context, c command.Console) error {
 	}
 	return r.change(ctx, c, func(m command.Manager, a account.Account) (string, error) {
 		return fmt.Sprintf("%s is no longer a member of %s.", timeline.Legible(r.Identity), a.Name),
-			m.Remove(ctx, a.ID, who)
+			errorOf(m.RemoveMember(ctx, a.ID, who.Network, who.Subject))
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"verifyd/edge/account/accountstore"
 	"verifyd/edge/account/audit"
 	"verifyd/edge/account/grant"
+	"verifyd/edge/client/manage"
 	"verifyd/natsconf/fleet"
 	"verifyd/sessions/timeline"
 )
@@ -178,8 +179,14 @@ type operatorAuditCmd struct {
 // Run lists the records of the service's log.
 func (o operatorAuditCmd) Run(ctx context.Context, c command.Console) error {
 	return o.UseAccounts(ctx, c, whyOperators, func(s *accountstore.Store) error {
-		read := func(from string, limit int) ([]command.Record, string, error) {
-			return command.AuditOf(ctx, s, audit.ServiceLog, from, limit)
+		read := func(from string, limit int) (records []manage.Record, next string, err error) {
+			page, err := s.Audit(ctx, audit.ServiceLog, from, limit)
+			for _, r := range page.Records {
+				records = append(records, manage.Record{
+					At: r.At, Who: command.ActorText(r.Who), What: r.What, On: &r.On, Detail: r.Detail,
+				})
+			}
+			return records, page.Next, err
 		}
 		return listAudit(c, o.Limit, o.Listing, read)
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"verifyd/cmd/verifyd/command"
 	"verifyd/cmd/verifyd/config"
@@ -53,8 +54,9 @@ type accountRotateCmd struct {
 // Run rotates the secret and prints only the new one on standard output.
 func (a accountRotateCmd) Run(ctx context.Context, c command.Console) error {
 	overlap, err := parseSpan(a.Overlap)
-	if err != nil {
-		return config.Usage(fmt.Errorf("--overlap: %q is not a time; for example 24h, 7d, or 0", a.Overlap))
+	if err != nil || overlap%time.Second != 0 {
+		return config.Usage(fmt.Errorf(
+			"--overlap: %q is not a time in whole seconds; for example 24h, 7d, or 0", a.Overlap))
 	}
 	return a.Manage(ctx, c, func(m command.Manager) error {
 		acc, err := m.Own(ctx, a.Name)
@@ -62,16 +64,17 @@ func (a accountRotateCmd) Run(ctx context.Context, c command.Console) error {
 			return err
 		}
 		made, err := m.RotateSecret(ctx, acc.ID, overlap)
+		err = command.Confirmed(made.Stored, err)
 		text := fmt.Sprintf("Callbacks of %s are signed with only the new secret from now on.", acc.Name)
 		switch {
 		case err != nil:
 			text = fmt.Sprintf("The store did not confirm the change. Keep both secrets until "+
 				"verifyd account show %s shows which public key signs.", acc.ID)
-		case !made.Until.IsZero():
+		case made.PreviousEndsAt != nil:
 			text = fmt.Sprintf("Callbacks of %s carry both signatures until %s. Put the new secret into the "+
-				"receiver before then.", acc.Name, table.Instant(made.Until))
+				"receiver before then.", acc.Name, table.Instant(*made.PreviousEndsAt))
 		}
-		return handOut(c, made.Secret, text+"\nIts public key: "+made.PublicKey, err)
+		return handOut(c, made.Value, text+"\nIts public key: "+made.PublicKey, err)
 	})
 }
 
@@ -83,6 +86,6 @@ type accountEndRotationCmd struct {
 func (a accountEndRotationCmd) Run(ctx context.Context, c command.Console) error {
 	return a.change(ctx, c, func(m command.Manager, acc account.Account) (string, error) {
 		return fmt.Sprintf("The old signing secret of %s no longer signs.", acc.Name),
-			m.EndRotation(ctx, acc.ID)
+			errorOf(m.EndRotation(ctx, acc.ID))
 	})
 }

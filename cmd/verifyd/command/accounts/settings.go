@@ -8,8 +8,7 @@ import (
 	"verifyd/cmd/verifyd/command"
 	"verifyd/cmd/verifyd/config"
 	"verifyd/edge/account"
-	"verifyd/edge/account/accountstore"
-	"verifyd/sessions/proof"
+	"verifyd/edge/client/manage"
 	"verifyd/sessions/urlpolicy"
 )
 
@@ -35,7 +34,7 @@ func (a accountQuotaCmd) Run(ctx context.Context, c command.Console) error {
 	}
 	return a.change(ctx, c, func(m command.Manager, acc account.Account) (string, error) {
 		return fmt.Sprintf("The quota of %s is %s.", acc.Name, monthText(quota)),
-			m.SetQuota(ctx, acc.ID, quota)
+			set(ctx, m, acc, manage.Changes{"quota": command.OrNull(quota)})
 	})
 }
 
@@ -52,7 +51,7 @@ func (a accountReturnURLCmd) Run(ctx context.Context, c command.Console) error {
 		return err
 	}
 	return a.change(ctx, c, func(m command.Manager, acc account.Account) (string, error) {
-		return shownBy(acc), m.SetReturnURL(ctx, acc.ID, a.URL)
+		return shownBy(acc), set(ctx, m, acc, manage.Changes{"return_url": command.OrNull(a.URL)})
 	})
 }
 
@@ -69,7 +68,7 @@ func (a accountColourCmd) Run(ctx context.Context, c command.Console) error {
 		return err
 	}
 	return a.change(ctx, c, func(m command.Manager, acc account.Account) (string, error) {
-		return shownBy(acc), m.SetColour(ctx, acc.ID, a.Colour)
+		return shownBy(acc), set(ctx, m, acc, manage.Changes{"colour": command.OrNull(a.Colour)})
 	})
 }
 
@@ -108,7 +107,7 @@ func (a accountNoticesCmd) Run(ctx context.Context, c command.Console) error {
 	}
 	return a.change(ctx, c, func(m command.Manager, acc account.Account) (string, error) {
 		return fmt.Sprintf("Notices to %s are posted %s from now on.", acc.Name, where),
-			m.SetNoticeURL(ctx, acc.ID, to)
+			set(ctx, m, acc, manage.Changes{"notice_url": command.OrNull(to.String())})
 	})
 }
 
@@ -122,15 +121,18 @@ type accountBindingCmd struct {
 
 // Run sets what the account requires of its sessions.
 func (a accountBindingCmd) Run(ctx context.Context, c command.Console) error {
-	to := accountstore.Binding{MaxUsers: a.MaxUsers}
-	if level := proof.Level(a.Binding); level != "" || a.Clear {
-		to.Level = &level
+	to := manage.Changes{}
+	if a.MaxUsers != nil {
+		to["max_users"] = command.OrNull(*a.MaxUsers)
 	}
-	if a.Clear && a.Binding != "" || to == (accountstore.Binding{}) {
+	if a.Binding != "" || a.Clear {
+		to["binding"] = command.OrNull(a.Binding)
+	}
+	if a.Clear && a.Binding != "" || len(to) == 0 {
 		return config.Usage(errors.New("give link, code or account, or --clear, or --max-users"))
 	}
 	return a.change(ctx, c, func(m command.Manager, acc account.Account) (string, error) {
 		return fmt.Sprintf("It applies to new sessions of %s from now on.", acc.Name),
-			m.SetBinding(ctx, acc.ID, to)
+			set(ctx, m, acc, to)
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"verifyd/cmd/verifyd/config"
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
+	"verifyd/edge/client/manage"
 	"verifyd/edge/web"
 )
 
@@ -37,6 +38,14 @@ func (n named) change(ctx context.Context, c command.Console, do changing) error
 func (o ofAccount) change(ctx context.Context, c command.Console, do changing) error {
 	return change(ctx, c, o.Managed, o.Account, do)
 }
+
+// set makes changes of an account that is not read again.
+func set(ctx context.Context, m command.Manager, a account.Account, to manage.Changes) error {
+	return errorOf(m.ChangeAccount(ctx, a.ID, to))
+}
+
+// errorOf returns the error of a call whose answer is not shown.
+func errorOf[T any](_ T, err error) error { return err }
 
 // change calls do to change an account and prints the description.
 func change(ctx context.Context, c command.Console, on command.Managed, name string, do changing) error {
