@@ -4,9 +4,9 @@
 //
 //	access        who acts, what they are there, and what each role may do
 //	secrets       keys, tokens and signing secrets: how they are made, and what is stored of them
+//	branding      what users see of an account in addition to its name
 //	input         what people give, checked
 //	naming        which names accounts can have, and which look alike
-//	branding      what users see of an account in addition to its name
 //	account       this one
 //	signing       the key pair that signs beside each signing secret
 //	entry         entries of buckets: conditional writes, lists

@@ -87,11 +87,8 @@ func (a Account) StillOwned(was access.Role) error {
 // people to read: it is cleaned, not refused. The error is an *input.Error.
 func (m Member) Checked(now time.Time) (Member, error) {
 	if !input.IsIdentity(m.Network, m.Subject) {
-		return Member{}, &input.Error{
-			Field: "member",
-			Detail: "a member has an identity network and a subject there of at most 1024 bytes without " +
-				"invisible characters",
-		}
+		return Member{}, input.Wrong("member", "a member has an identity network and a subject there of at "+
+			"most 1024 bytes without invisible characters")
 	}
 	if err := input.Role(m.Role); err != nil {
 		return Member{}, err

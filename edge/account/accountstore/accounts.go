@@ -29,11 +29,8 @@ func (s accounts) Account(ctx context.Context, id string) (account.Account, erro
 // errors are ErrNoAccount, ErrNotAllowed and an *input.Error.
 func (s accounts) SetQuota(ctx context.Context, by access.Actor, id string, quota int64) error {
 	if quota < 0 {
-		return &input.Error{
-			Field: "quota", Detail: fmt.Sprintf(
-				"%d is below zero; give a number of sessions, for example 5000, or 0 for the service's "+
-					"default", quota),
-		}
+		return input.Wrong("quota", "%d is below zero; give a number of sessions, for example 5000, or 0 "+
+			"for the service's default", quota)
 	}
 	_, err := s.change(ctx, by, id, access.ActionOperate, func(a *account.Account, _ time.Time) (effect,
 		error) {

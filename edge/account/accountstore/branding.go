@@ -49,7 +49,7 @@ func notAllowedOrigin(origin string, allowed []string) error {
 	if len(allowed) > 0 {
 		detail += ", or give a page of " + strings.Join(allowed, " or ")
 	}
-	return &input.Error{Field: "return_url", Detail: detail}
+	return input.Wrong("return_url", "%s", detail)
 }
 
 // SetReturnOrigins sets the sites that a return URL may be on, each exactly: scheme, host and port. The
@@ -66,11 +66,8 @@ func (s accounts) SetReturnOrigins(ctx context.Context, by access.Actor, id stri
 			return effect{}, errUnchanged
 		}
 		if used := origin.Of(a.ReturnURL); a.ReturnURL != "" && !slices.Contains(origins, used) {
-			return effect{}, &input.Error{
-				Field: "return_origins",
-				Detail: fmt.Sprintf("the link back leads to %s; change the link before you remove "+
-					"that site", used),
-			}
+			return effect{}, input.Wrong("return_origins", "the link back leads to %s; change the link "+
+				"before you remove that site", used)
 		}
 		d := effect{
 			what: audit.ReturnOriginsSet, detail: map[string]string{
@@ -127,7 +124,7 @@ func (s accounts) SetLook(ctx context.Context, by access.Actor, id string, to Lo
 		}
 		colour, err := branding.Colour(c.use, **c.colour)
 		if err != nil {
-			return &input.Error{Field: c.use, Detail: err.Error()}
+			return input.Wrong(c.use, "%s", err)
 		}
 		*c.colour = &colour
 	}
@@ -183,12 +180,11 @@ const MaxUsersLimit = 10
 // an *input.Error.
 func (s accounts) SetBinding(ctx context.Context, by access.Actor, id string, to Binding) error {
 	if to.Level != nil && *to.Level != "" && !to.Level.Known() {
-		return &input.Error{Field: "binding",
-			Detail: fmt.Sprintf("%.40q is not a binding; use link, code or account", *to.Level)}
+		return input.Wrong("binding", "%.40q is not a binding; use link, code or account", *to.Level)
 	}
 	if to.MaxUsers != nil && (*to.MaxUsers < 0 || *to.MaxUsers > MaxUsersLimit) {
-		return &input.Error{Field: "max_users", Detail: fmt.Sprintf(
-			"%d is out of range; use 1 to %d, or 0 for any number", *to.MaxUsers, MaxUsersLimit)}
+		return input.Wrong("max_users", "%d is out of range; use 1 to %d, or 0 for any number", *to.MaxUsers,
+			MaxUsersLimit)
 	}
 	_, err := s.change(ctx, by, id, access.ActionBranding, func(a *account.Account, _ time.Time) (effect,
 		error) {

@@ -85,18 +85,14 @@ func (s keys) CreateKey(ctx context.Context, by access.Actor, id string, o accou
 	}
 	now := s.log.Instant()
 	if !o.ExpiresAt.IsZero() && !o.ExpiresAt.After(now) {
-		return "", account.Key{}, &input.Error{
-			Field:  "expires_at",
-			Detail: entry.Stamp(o.ExpiresAt) + " has passed; give a time in the future, or none",
-		}
+		return "", account.Key{}, input.Wrong("expires_at",
+			"%s has passed; give a time in the future, or none", entry.Stamp(o.ExpiresAt))
 	}
 	// its record could not be written from the year 10000 on
 	if o.ExpiresAt.After(now.AddDate(maxYears, 0, 0)) {
-		return "", account.Key{}, &input.Error{
-			Field: "expires_at", Detail: fmt.Sprintf(
-				"%s is more than %d years away; give an earlier time, or none", entry.Stamp(o.ExpiresAt),
-				maxYears),
-		}
+		return "", account.Key{}, input.Wrong("expires_at",
+			"%s is more than %d years away; give an earlier time, or none", entry.Stamp(o.ExpiresAt),
+			maxYears)
 	}
 	done, err := s.log.Turn(ctx, id)
 	if err != nil {

@@ -115,9 +115,8 @@ func applyName(a *record.Account, r requestedName, by access.Actor, now time.Tim
 		}
 	}
 	if kept >= maxFormer && by.Kind != access.ActorOperator {
-		return effect{}, &input.Error{Field: "name", Detail: fmt.Sprintf(
-			"%d former names are already kept for this account, which is the limit; take one of them "+
-				"back, or ask the operator", kept)}
+		return effect{}, input.Wrong("name", "%d former names are already kept for this account, which is "+
+			"the limit; take one of them back, or ask the operator", kept)
 	}
 	until := now.Add(naming.Kept)
 	d := effect{what: life.Renamed, detail: map[string]string{
@@ -236,8 +235,8 @@ func (s lives) SetVerified(ctx context.Context, by access.Actor, id, name string
 			a.VerifiedAt = time.Time{}
 			return effect{what: life.Unverified}, nil
 		case a.Name != name:
-			return effect{}, &input.Error{Field: "name", Detail: fmt.Sprintf(
-				"the account is now called %q; check it before you verify that name", a.Name)}
+			return effect{}, input.Wrong("name",
+				"the account is now called %q; check it before you verify that name", a.Name)
 		}
 		a.VerifiedAt = now
 		return effect{what: life.Verified, detail: map[string]string{"name": a.Name}}, nil

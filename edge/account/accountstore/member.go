@@ -93,8 +93,7 @@ func (s members) RemoveMember(ctx context.Context, by access.Actor, id, network,
 func (s members) MoveMember(ctx context.Context, by access.Actor, from, to string, who access.Identity,
 	role access.Role) (account.Member, error) {
 	if from == to {
-		return account.Member{}, &input.Error{Field: "to", Detail: "they are in that account; name " +
-			"another one"}
+		return account.Member{}, input.Wrong("to", "they are in that account; name another one")
 	}
 	if role != "" {
 		if err := input.Role(role); err != nil {

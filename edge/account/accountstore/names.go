@@ -132,8 +132,8 @@ func checkName(by access.Actor, owner account.Account, name string, grant bool, 
 	case !grant && now.Before(until):
 		return r, nil
 	case account.IsID(clean): // commands take either, and one's name must not be another's id
-		return r, &input.Error{Field: "name", Detail: fmt.Sprintf(
-			"%q has the form of an account's id; choose another name, for example %q", clean, "Harbor Guild")}
+		return r, input.Wrong("name",
+			"%q has the form of an account's id; choose another name, for example %q", clean, "Harbor Guild")
 	case grant:
 		return r, nil
 	default:
@@ -216,9 +216,9 @@ func (r requestedName) checkBeside(a account.Account, look naming.Look, now time
 		if a.Name == r.name {
 			return fmt.Errorf("%w: %q", account.ErrAccountExists, r.name)
 		}
-		return &input.Error{Field: "name", Detail: fmt.Sprintf(
+		return input.Wrong("name",
 			"%q looks like %q, the name of another account; choose one that nobody can mistake for it",
-			r.name, a.Name)}
+			r.name, a.Name)
 	}
 	for _, f := range formerOf(a) {
 		if !r.granted && now.Before(f.Until) && look.Like(naming.LookOf(f.Name)) {

@@ -155,11 +155,8 @@ func NewStore(c *natsconf.Conn, log *audit.Log, now func() time.Time) *Store {
 // who is not at the command line, natsconf.ErrCredential, and an *input.Error.
 func (s *Store) GrantOperator(ctx context.Context, by access.Actor, network, subject string) (Grant, error) {
 	if !input.IsIdentity(network, subject) {
-		return Grant{}, &input.Error{
-			Field: "identity",
-			Detail: "an operator is an identity network's id, a colon, and a subject there of at most " +
-				"1024 bytes without invisible characters, for example example:12345",
-		}
+		return Grant{}, input.Wrong("identity", "an operator is an identity network's id, a colon, and a "+
+			"subject there of at most 1024 bytes without invisible characters, for example example:12345")
 	}
 	g := Grant{Network: network, Subject: subject, By: by.String(), Since: s.log.Instant()}
 	return g, s.decide(ctx, by, audit.OperatorGranted, g, func(Grant, error) (Grant, error) { return g, nil })

@@ -104,30 +104,31 @@ func (t operatorTokens) CreateToken(ctx context.Context, by access.Actor, name s
 
 func checkToken(name string, scopes []Scope, until, now time.Time) error {
 	if err := input.Text("name", name, input.KeyNameBytes); err != nil || name == "" {
-		return cmp.Or(err, error(&input.Error{
-			Field: "name", Detail: "give the token a name, for example deploy: the audit log shows it",
-		}))
-	}
-	known := Scopes()
-	all := make([]string, len(known))
-	for i, s := range known {
-		all[i] = string(s)
+		return cmp.Or(err, error(input.Wrong("name",
+			"give the token a name, for example deploy: the audit log shows it")))
 	}
 	for _, scope := range scopes {
-		if !slices.Contains(known, scope) {
-			return &input.Error{Field: "scope", Detail: fmt.Sprintf("%.40q is not a scope; use %s",
-				string(scope), strings.Join(all, ", "))}
+		if !slices.Contains(Scopes(), scope) {
+			return input.Wrong("scope", "%.40q is not a scope; use %s", scope, join(Scopes(), ", "))
 		}
 	}
 	if len(scopes) == 0 {
-		return &input.Error{Field: "scope", Detail: "give one or more of " + strings.Join(all, ", ")}
+		return input.Wrong("scope", "give one or more of %s", join(Scopes(), ", "))
 	}
 	if !until.After(now) || until.After(now.Add(MaxToken)) {
-		return &input.Error{Field: "expires", Detail: fmt.Sprintf(
-			"%s has passed, or is more than %d days away; give a time between, for example 90d",
-			entry.Stamp(until), MaxToken/(24*time.Hour))}
+		return input.Wrong("expires", "%s has passed, or is more than %d days away; give a time between, "+
+			"for example 90d", entry.Stamp(until), MaxToken/(24*time.Hour))
 	}
 	return nil
+}
+
+// join lists scopes, with a separator between them.
+func join(scopes []Scope, separator string) string {
+	all := make([]string, len(scopes))
+	for i, s := range scopes {
+		all[i] = string(s)
+	}
+	return strings.Join(all, separator)
 }
 
 // RevokeToken ends an operator token, named by its id, also one that has expired. Each request reads it. Its
@@ -190,11 +191,7 @@ func (t operatorTokens) TokenGrant(ctx context.Context, id string) (Grant, error
 func (g Grant) detail() map[string]string {
 	detail := map[string]string{"role": string(g.Role), "name": g.Name}
 	if g.Token != "" && g.Ended.IsZero() {
-		scopes := make([]string, len(g.Scopes))
-		for i, s := range g.Scopes {
-			scopes[i] = string(s)
-		}
-		detail["scopes"], detail["until"] = strings.Join(scopes, " "), entry.Stamp(g.Until)
+		detail["scopes"], detail["until"] = join(g.Scopes, " "), entry.Stamp(g.Until)
 	}
 	return detail
 }

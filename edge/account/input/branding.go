@@ -3,10 +3,10 @@ package input
 import (
 	"fmt"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
+	"verifyd/edge/account/branding"
 	"verifyd/edge/origin"
 )
 
@@ -29,37 +29,28 @@ func Origins(sites []string) ([]string, error) {
 		}
 		allowed := origin.Of(site)
 		if rest := strings.TrimSuffix(strings.ToLower(site), "/"); rest != allowed && rest != allowed+":443" {
-			return nil, &Error{
-				Field: "return_origins",
-				Detail: fmt.Sprintf("%.100q is more than a site; leave out what follows the host, for "+
-					"example %s", site, allowed),
-			}
+			return nil, Wrong("return_origins", "%.100q is more than a site; leave out what follows the "+
+				"host, for example %s", site, allowed)
 		}
 		if !slices.Contains(origins, allowed) {
 			origins = append(origins, allowed)
 		}
 	}
 	if len(origins) > MaxOrigins {
-		return nil, &Error{
-			Field:  "return_origins",
-			Detail: fmt.Sprintf("these are %d sites; at most %d are allowed", len(origins), MaxOrigins),
-		}
+		return nil, Wrong("return_origins", "these are %d sites; at most %d are allowed", len(origins),
+			MaxOrigins)
 	}
 	return origins, nil
 }
 
 // Colour checks a colour, #rrggbb or empty, and returns it in lower case. The error is an *Error.
 func Colour(colour string) (string, error) {
-	if colour != "" && !colourForm.MatchString(colour) {
-		return "", &Error{
-			Field: "colour", Detail: fmt.Sprintf(
-				"%q is not a colour; write red, green and blue in hexadecimal, for example #1f5fd0", colour),
-		}
+	if colour != "" && !branding.IsColour(colour) {
+		return "", Wrong("colour", "%q is not a colour; write red, green and blue in hexadecimal, for "+
+			"example #1f5fd0", colour)
 	}
 	return strings.ToLower(colour), nil
 }
-
-var colourForm = regexp.MustCompile(`^#[0-9a-fA-F]{6}$`)
 
 // ReturnURL checks an address or a site that users are sent back to. It requires https, so that nobody in
 // between can change where users arrive, and an address that shows where it leads. The error is an *Error.
@@ -92,5 +83,5 @@ func ReturnURL(field, s string) error {
 	if field == "return_origins" {
 		example = "a site, for example https://example.com"
 	}
-	return &Error{Field: field, Detail: fmt.Sprintf("%.100q %s; give %s", s, wrong, example)}
+	return Wrong(field, "%.100q %s; give %s", s, wrong, example)
 }

@@ -23,6 +23,11 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Field + ": " + e.Detail }
 
+// Wrong returns the error for a field.
+func Wrong(field, format string, args ...any) *Error {
+	return &Error{Field: field, Detail: fmt.Sprintf(format, args...)}
+}
+
 // How long names and reasons may be.
 const (
 	NameBytes    = 128 // of an account: as much as a page and a table can show
@@ -33,11 +38,8 @@ const (
 // Text checks a name that may be left out. The error is an *Error.
 func Text(field, text string, limit int) error {
 	if !Plain(text, limit) {
-		return &Error{
-			Field: field, Detail: fmt.Sprintf(
-				"%q cannot be used; give at most %d bytes of printable text without surrounding spaces", text,
-				limit),
-		}
+		return Wrong(field, "%q cannot be used; give at most %d bytes of printable text without surrounding "+
+			"spaces", text, limit)
 	}
 	return nil
 }
@@ -51,7 +53,7 @@ func Plain(text string, limit int) bool {
 // Role checks a role. The error is an *Error.
 func Role(r access.Role) error {
 	if _, err := access.ParseRole(string(r)); err != nil {
-		return &Error{Field: "role", Detail: err.Error()}
+		return Wrong("role", "%s", err)
 	}
 	return nil
 }
@@ -59,10 +61,7 @@ func Role(r access.Role) error {
 // Span bounds a time of grace or overlap. The error is an *Error.
 func Span(field string, d, limit time.Duration) error {
 	if d < 0 || d > limit {
-		return &Error{
-			Field: field, Detail: fmt.Sprintf("%s is out of range; use 0 (at once) to %s, for example 24h", d,
-				limit),
-		}
+		return Wrong(field, "%s is out of range; use 0 (at once) to %s, for example 24h", d, limit)
 	}
 	return nil
 }

@@ -15,7 +15,6 @@
 package naming
 
 import (
-	"fmt"
 	"strings"
 	"time"
 	"unicode"
@@ -99,9 +98,7 @@ func Judge(clean string, own ...string) error {
 
 const example = "Harbor Guild"
 
-func wrong(format string, args ...any) error {
-	return &input.Error{Field: "name", Detail: fmt.Sprintf(format, args...)}
-}
+func wrong(format string, args ...any) error { return input.Wrong("name", format, args...) }
 
 // isInvisible reports whether a character is invisible though it counts as printable: those that Unicode
 // marks as ignorable by default, and the empty pattern of Braille.
