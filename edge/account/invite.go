@@ -11,16 +11,15 @@ import (
 // Invite is an open invitation into an account. It is stored in the account's own record, so that becoming a
 // member and spending the invite are one write.
 type Invite struct {
-	ID        string // "inv_" and 16 characters, from the token's digest
-	Role      access.Role
-	For       string // the person it is meant for, as the inviter wrote it; may be empty
-	By        string // who invited, for people to read
-	CreatedAt time.Time
-	ExpiresAt time.Time
-
-	Digest string // SHA-256 of the token's secret part, hexadecimal
+	ID        string      `json:"-"`      // "inv_" and 16 characters, from the token's digest
+	Digest    string      `json:"digest"` // SHA-256 of the token's secret part, hexadecimal
+	Role      access.Role `json:"role"`
+	For       string      `json:"for,omitempty"` // the person it is meant for, as the inviter wrote it
+	By        string      `json:"by,omitempty"`  // who invited, for people to read
+	CreatedAt time.Time   `json:"created_at"`
+	ExpiresAt time.Time   `json:"expires_at"`
 	// who invited, as access.Actor's Maker; empty: the command line, or a build that did not record it
-	Maker access.Identity
+	Maker access.Identity `json:"-"`
 }
 
 // InviteLifetime is how long an invite can be accepted.

@@ -33,20 +33,22 @@ var (
 	ErrKeyEnded = errors.New("the API key has ended; create a new one")
 )
 
-// Key is an API key as it is known after its creation: never the key itself.
+// Key is an API key as it is known after its creation: never the key itself. It is stored as its JSON, under
+// its digest.
 type Key struct {
-	ID         string // "key_" and 16 characters of base32, from the digest
-	Account    string // id of its account
-	Name       string // what its owners call it; empty if it has no name
-	Test       bool   // made with the vfytest_ prefix
-	Last4      string // the last four characters, for people to distinguish keys
-	RateLimit  Rate   // zero means the service's default
-	Policy     sessions.Policy
-	CreatedAt  time.Time
-	ExpiresAt  time.Time // zero: never; for a key that was rolled, the end of its grace
-	RevokedAt  time.Time // zero while it is not revoked
-	Replaces   string    // id of the key that this one was rolled from; empty: none
-	ReplacedBy string    // id of the key that this one was rolled into; empty: none
+	ID        string          `json:"-"`                   // "key_" and 16 characters of base32, from the digest
+	Account   string          `json:"account"`             // id of its account
+	Name      string          `json:"name,omitempty"`      // what its owners call it; empty if it has no name
+	Test      bool            `json:"test,omitempty"`      // made with the vfytest_ prefix
+	Last4     string          `json:"last4"`               // the last characters, for people to distinguish keys
+	RateLimit Rate            `json:"rate_limit,omitzero"` // zero means the service's default
+	Policy    sessions.Policy `json:"policy,omitempty"`
+	CreatedAt time.Time       `json:"created_at"`
+	// zero: never; for a key that was rolled, the end of its grace
+	ExpiresAt  time.Time `json:"expires_at,omitzero"`
+	RevokedAt  time.Time `json:"revoked_at,omitzero"`   // zero while it is not revoked
+	Replaces   string    `json:"replaces,omitempty"`    // id of the key that it was rolled from; empty: none
+	ReplacedBy string    `json:"replaced_by,omitempty"` // id of the key that it was rolled into; empty: none
 }
 
 // Prefix returns the prefix of the key: secrets.LivePrefix or TestPrefix.

@@ -14,12 +14,12 @@ import (
 type Member struct {
 	// the identity network's namespace (edge/account/namespace), which is its id unless that was pointed at
 	// another provider
-	Network string
-	Subject string // who the person is there, permanently
-	Name    string // as the network gave it; may be empty
-	Email   string // only if the network verified it
-	Role    access.Role
-	Since   time.Time
+	Network string      `json:"network"`
+	Subject string      `json:"subject"`         // who the person is there, permanently
+	Name    string      `json:"name,omitempty"`  // as the network gave it; may be empty
+	Email   string      `json:"email,omitempty"` // only if the network verified it
+	Role    access.Role `json:"role"`
+	Since   time.Time   `json:"since"`
 }
 
 // maxPeople bounds the members and open invites of an account: its record is read whole at each change.

@@ -7,10 +7,10 @@ import (
 
 // Secret is a callback signing secret.
 type Secret struct {
-	Value     string // "whsec_…", as Standard Webhooks writes it
-	CreatedAt time.Time
+	Value     string    `json:"-"` // "whsec_…", as Standard Webhooks writes it
+	CreatedAt time.Time `json:"created_at"`
 	// zero: the current one; otherwise the end of the overlap in which it signs along with its successor
-	ExpiresAt time.Time
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
 }
 
 // MaxOverlap bounds an overlap: two secrets that are valid forever would be one too many.

@@ -22,10 +22,10 @@ const MinContrast = 4.5
 // Branding is how an account looks to its users. An empty field is as on the page of an account without
 // branding.
 type Branding struct {
-	Accent     string // of links and outlines on the light page, #rrggbb
-	AccentDark string // the same on the dark page
-	Button     string // of the main button, on both; empty: the accent's
-	Logo       *Logo  // nil: none
+	Accent     string `json:"accent,omitempty"`      // of links and outlines on the light page, #rrggbb
+	AccentDark string `json:"accent_dark,omitempty"` // the same on the dark page
+	Button     string `json:"button,omitempty"`      // of the main button, on both; empty: the accent's
+	Logo       *Logo  `json:"-"`                     // nil: none
 }
 
 // Logo is a picture as it is stored and served: a PNG that this service has encoded. It is not changed.

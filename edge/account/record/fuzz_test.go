@@ -47,7 +47,7 @@ func FuzzAccount(f *testing.F) {
 			if err != nil {
 				t.Fatalf("%s is written as %s, which is refused: %v", data, as, err)
 			}
-			if b, c := text(t, a), text(t, again); !bytes.Equal(b, c) {
+			if b, c := text(t, whole(a)), text(t, whole(again)); !bytes.Equal(b, c) {
 				t.Fatalf("%s is read as %s, written as %s, and read as %s", data, b, as, c)
 			}
 		}
@@ -94,6 +94,18 @@ func FuzzKey(f *testing.F) {
 			t.Fatalf("%s cannot be written again: %v", written, err)
 		}
 	})
+}
+
+// whole is an account with what its JSON leaves out.
+func whole(a record.Account) []any {
+	all := []any{a, a.ID, a.Branding, a.Branding.Logo, a.NoticeURL}
+	for _, s := range a.Secrets {
+		all = append(all, s, s.Value)
+	}
+	for _, i := range a.Invites {
+		all = append(all, i, i.ID, i.Maker)
+	}
+	return all
 }
 
 // text formats a value, without distinguishing an empty list from none.

@@ -5,21 +5,17 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit"
 	"verifyd/edge/account/branding"
 	"verifyd/edge/account/entry"
-	"verifyd/edge/account/naming"
 	"verifyd/edge/account/secrets"
 	"verifyd/edge/origin"
 	"verifyd/natsconf"
 	"verifyd/natsconf/secretbox"
 	"verifyd/natsconf/topology"
-	"verifyd/sessions"
-	"verifyd/sessions/proof"
 )
 
 // The version of the record of an account that is not simply in service: disabled, deleted, or a name that
@@ -51,47 +47,29 @@ func IsMeeting(name string) bool { return strings.Contains(name, ".") }
 type Account struct {
 	account.Account
 
-	LeadsTo string        // id of the account that has the name which this one's id was made from
-	Last    *audit.Record // of the change that made this version
+	// LeadsTo is the id of the account that has the name which this one's id was made from.
+	LeadsTo string        `json:"leads_to,omitempty"`
+	Last    *audit.Record `json:"last,omitempty"` // of the change that made this version
 }
 
 // Key is an API key as it is stored in its entry.
 type Key struct {
 	account.Key
 
-	Last *audit.Record // of the change that made this version
+	Last *audit.Record `json:"last,omitempty"` // of the change that made this version
 }
 
+// accountRecord has the levels of sessions from version 4 on, and from version 3 on whether the account is in
+// service.
 type accountRecord struct {
-	Version   int    `json:"v"`
-	Name      string `json:"name"`
-	Quota     int64  `json:"quota,omitempty"`
-	ReturnURL string `json:"return_url,omitempty"`
-	// ReturnOrigins is missing in records of builds that knew no such list.
-	ReturnOrigins []string       `json:"return_origins,omitempty"`
-	Colour        string         `json:"colour,omitempty"`
-	Level         proof.Level    `json:"binding,omitempty"`   // from version 4 on
-	MaxUsers      int            `json:"max_users,omitempty"` // from version 4 on
-	CreatedAt     time.Time      `json:"created_at"`
-	DisabledAt    time.Time      `json:"disabled_at,omitzero"` // this and the next two from version 3 on
-	DeletedAt     time.Time      `json:"deleted_at,omitzero"`
-	LeadsTo       string         `json:"leads_to,omitempty"`
-	SecretsV1     [][]byte       `json:"secrets,omitempty"` // of version 1: sealed, newest first
-	Secrets       []secretRecord `json:"signing_secrets,omitempty"`
-	Members       []memberRecord `json:"members,omitempty"`
-	Invites       []inviteRecord `json:"invites,omitempty"`
-	Last          *audit.Record  `json:"last,omitempty"`
+	Version int `json:"v"`
+	Account
 
-	// The next fields are missing in records of builds that knew no more of an account's life. Those builds
-	// serve the account as if the fields were not there, so the fields must not change what they may do: an
-	// account whose deletion was requested is disabled, too.
-	Former         []naming.Former `json:"former,omitempty"`
-	Granted        bool            `json:"name_granted,omitempty"`
-	VerifiedAt     time.Time       `json:"verified_at,omitzero"`
-	DisabledReason string          `json:"disabled_reason,omitempty"`
-	DeleteAskedAt  time.Time       `json:"delete_asked_at,omitzero"`
+	SecretsV1 [][]byte       `json:"secrets,omitempty"` // of version 1: sealed, newest first
+	Secrets   []secretRecord `json:"signing_secrets,omitempty"`
+	Invites   []inviteRecord `json:"invites,omitempty"`
 
-	// So is this: their pages show the account without it.
+	// Branding is missing in records of builds that knew none: their pages show the account without it.
 	Branding brandingRecord `json:"branding,omitzero"`
 
 	// NoticeURL is sealed as the signing secrets are: its path and query may be the receiver's secrets.
@@ -101,16 +79,15 @@ type accountRecord struct {
 // brandingRecord is a branding.Branding as it is stored in its account's record. A logo is small enough for
 // that (logo.MaxBytes): one read returns everything that a page shows, and a copy of accounts copies logos.
 type brandingRecord struct {
-	Accent     string `json:"accent,omitempty"`
-	AccentDark string `json:"accent_dark,omitempty"`
-	Button     string `json:"button,omitempty"`
-	Logo       []byte `json:"logo,omitempty"` // PNG
-	Width      int    `json:"logo_width,omitzero"`
-	Height     int    `json:"logo_height,omitzero"`
+	branding.Branding
+
+	Logo   []byte `json:"logo,omitempty"` // PNG
+	Width  int    `json:"logo_width,omitzero"`
+	Height int    `json:"logo_height,omitzero"`
 }
 
 func newBrandingRecord(b branding.Branding) brandingRecord {
-	r := brandingRecord{Accent: b.Accent, AccentDark: b.AccentDark, Button: b.Button}
+	r := brandingRecord{Branding: b}
 	if b.Logo != nil {
 		r.Logo, r.Width, r.Height = b.Logo.PNG, b.Logo.Width, b.Logo.Height
 	}
@@ -118,7 +95,7 @@ func newBrandingRecord(b branding.Branding) brandingRecord {
 }
 
 func (r brandingRecord) branding() branding.Branding {
-	b := branding.Branding{Accent: r.Accent, AccentDark: r.AccentDark, Button: r.Button}
+	b := r.Branding
 	if len(r.Logo) > 0 {
 		b.Logo = branding.NewLogo(r.Logo, r.Width, r.Height)
 	}
@@ -126,27 +103,13 @@ func (r brandingRecord) branding() branding.Branding {
 }
 
 type secretRecord struct {
-	Sealed    []byte    `json:"sealed"`
-	CreatedAt time.Time `json:"created_at"`
-	ExpiresAt time.Time `json:"expires_at,omitzero"`
-}
-
-type memberRecord struct {
-	Network string      `json:"network"`
-	Subject string      `json:"subject"`
-	Name    string      `json:"name,omitempty"`
-	Email   string      `json:"email,omitempty"`
-	Role    access.Role `json:"role"`
-	Since   time.Time   `json:"since"`
+	Sealed []byte `json:"sealed"`
+	account.Secret
 }
 
 type inviteRecord struct {
-	Digest    string      `json:"digest"` // SHA-256 of the token's secret part, hexadecimal
-	Role      access.Role `json:"role"`
-	For       string      `json:"for,omitempty"`
-	By        string      `json:"by,omitempty"`
-	CreatedAt time.Time   `json:"created_at"`
-	ExpiresAt time.Time   `json:"expires_at"`
+	account.Invite
+
 	// Who made it, as access.Actor's Maker. Without a network it is no member: older builds keep this value,
 	// and match it with none; those that know login links take it for one, and admit nobody.
 	ByNetwork string `json:"by_network,omitempty"`
@@ -156,11 +119,8 @@ type inviteRecord struct {
 // invite reads an invite. One that an older build made under a login link names the link only in By, and
 // lives longer than the link.
 func (r inviteRecord) invite() account.Invite {
-	i := account.Invite{
-		ID: InviteID(r.Digest), Role: r.Role, For: r.For, By: r.By, CreatedAt: r.CreatedAt,
-		ExpiresAt: r.ExpiresAt, Digest: r.Digest,
-		Maker: access.Identity{Network: r.ByNetwork, Subject: r.BySubject},
-	}
+	i := r.Invite
+	i.ID, i.Maker = InviteID(r.Digest), access.Identity{Network: r.ByNetwork, Subject: r.BySubject}
 	if link, ok := strings.CutPrefix(r.By, access.LinkWords); ok && i.Maker == (access.Identity{}) {
 		i.Maker = access.Identity{Subject: link}
 		if end := r.CreatedAt.Add(account.LinkLifetime + topology.LoginTTL); end.Before(i.ExpiresAt) {
@@ -171,32 +131,13 @@ func (r inviteRecord) invite() account.Invite {
 }
 
 type keyRecord struct {
-	Version    int             `json:"v"`
-	Account    string          `json:"account"`
-	Name       string          `json:"name,omitempty"`
-	Test       bool            `json:"test,omitempty"`
-	Last4      string          `json:"last4"`
-	RateLimit  account.Rate    `json:"rate_limit,omitzero"`
-	Policy     sessions.Policy `json:"policy,omitempty"`
-	CreatedAt  time.Time       `json:"created_at"`
-	ExpiresAt  time.Time       `json:"expires_at,omitzero"`
-	RevokedAt  time.Time       `json:"revoked_at,omitzero"`
-	Replaces   string          `json:"replaces,omitempty"`
-	ReplacedBy string          `json:"replaced_by,omitempty"`
-	Last       *audit.Record   `json:"last,omitempty"`
+	Version int `json:"v"`
+	Key
 }
 
 // Encode writes the account, its signing secrets sealed.
 func (a Account) Encode(box *secretbox.Box) ([]byte, error) {
-	r := accountRecord{
-		Version: entry.Version, Name: a.Name, Quota: a.Quota, ReturnURL: a.ReturnURL,
-		ReturnOrigins: a.ReturnOrigins, Colour: a.Colour, Level: a.Level, MaxUsers: a.MaxUsers,
-		CreatedAt: a.CreatedAt, Last: a.Last,
-		DisabledAt: a.DisabledAt, DeletedAt: a.DeletedAt, LeadsTo: a.LeadsTo,
-		Former: a.Former, Granted: a.Granted, VerifiedAt: a.VerifiedAt,
-		DisabledReason: a.DisabledReason, DeleteAskedAt: a.DeleteAskedAt,
-		Branding: newBrandingRecord(a.Branding),
-	}
+	r := accountRecord{Version: entry.Version, Account: a, Branding: newBrandingRecord(a.Branding)}
 	switch {
 	case a.Level != "", a.MaxUsers != 0:
 		r.Version = accountVersion
@@ -204,22 +145,13 @@ func (a Account) Encode(box *secretbox.Box) ([]byte, error) {
 		r.Version = stateVersion
 	}
 	for _, s := range a.Secrets {
-		r.Secrets = append(r.Secrets, secretRecord{
-			Sealed: box.Seal([]byte(s.Value), a.ID), CreatedAt: s.CreatedAt, ExpiresAt: s.ExpiresAt,
-		})
+		r.Secrets = append(r.Secrets, secretRecord{box.Seal([]byte(s.Value), a.ID), s})
 	}
 	if a.NoticeURL != "" {
 		r.NoticeURL = box.Seal([]byte(a.NoticeURL), a.ID)
 	}
-	for _, m := range a.Members {
-		r.Members = append(r.Members, memberRecord(m))
-	}
 	for _, i := range a.Invites {
-		r.Invites = append(r.Invites, inviteRecord{
-			Digest: i.Digest, Role: i.Role, For: i.For, By: i.By, CreatedAt: i.CreatedAt,
-			ExpiresAt: i.ExpiresAt,
-			ByNetwork: i.Maker.Network, BySubject: i.Maker.Subject,
-		})
+		r.Invites = append(r.Invites, inviteRecord{i, i.Maker.Network, i.Maker.Subject})
 	}
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -240,16 +172,15 @@ func DecodeAccount(id string, data []byte, box *secretbox.Box) (Account, error) 
 		a.ReturnOrigins = append(a.ReturnOrigins, site)
 	}
 	for _, sealed := range r.SecretsV1 {
-		r.Secrets = append(r.Secrets, secretRecord{Sealed: sealed, CreatedAt: r.CreatedAt})
+		r.Secrets = append(r.Secrets, secretRecord{sealed, account.Secret{CreatedAt: r.CreatedAt}})
 	}
-	for _, sr := range r.Secrets {
-		s, err := box.Open(sr.Sealed, id)
+	for _, s := range r.Secrets {
+		value, err := box.Open(s.Sealed, id)
 		if err != nil {
 			return Account{}, fmt.Errorf("signing secret of account %s: %w", id, err)
 		}
-		a.Secrets = append(a.Secrets, account.Secret{
-			Value: string(s), CreatedAt: sr.CreatedAt, ExpiresAt: sr.ExpiresAt,
-		})
+		s.Value = string(value)
+		a.Secrets = append(a.Secrets, s.Secret)
 	}
 	if r.NoticeURL != nil {
 		u, err := box.Open(r.NoticeURL, id)
@@ -263,17 +194,8 @@ func DecodeAccount(id string, data []byte, box *secretbox.Box) (Account, error) 
 
 // outline is the account without its sealed part.
 func (r accountRecord) outline(id string) account.Account {
-	a := account.Account{
-		ID: id, Name: r.Name, Quota: r.Quota, ReturnURL: r.ReturnURL, ReturnOrigins: r.ReturnOrigins,
-		Colour: r.Colour, Level: r.Level, MaxUsers: r.MaxUsers, CreatedAt: r.CreatedAt,
-		DisabledAt: r.DisabledAt, DeletedAt: r.DeletedAt,
-		Former: r.Former, Granted: r.Granted, VerifiedAt: r.VerifiedAt,
-		DisabledReason: r.DisabledReason, DeleteAskedAt: r.DeleteAskedAt,
-		Branding: r.Branding.branding(),
-	}
-	for _, m := range r.Members {
-		a.Members = append(a.Members, account.Member(m))
-	}
+	a := r.Account.Account
+	a.ID, a.Branding = id, r.Branding.branding()
 	for _, i := range r.Invites {
 		a.Invites = append(a.Invites, i.invite())
 	}
@@ -282,13 +204,7 @@ func (r accountRecord) outline(id string) account.Account {
 
 // Encode writes the key.
 func (k Key) Encode() ([]byte, error) {
-	data, err := json.Marshal(keyRecord{
-		Version: entry.Version, Account: k.Account, Name: k.Name, Test: k.Test, Last4: k.Last4,
-		RateLimit: k.RateLimit, Policy: k.Policy,
-		CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt, Replaces: k.Replaces,
-		ReplacedBy: k.ReplacedBy,
-		Last:       k.Last,
-	})
+	data, err := json.Marshal(keyRecord{entry.Version, k})
 	if err != nil {
 		return nil, fmt.Errorf("encode key: %w", err)
 	}
@@ -306,12 +222,8 @@ func DecodeKey(name string, data []byte) (secrets.Digest, Key, error) {
 	if err := entry.Decode(data, &r, &r.Version); err != nil {
 		return d, Key{Key: account.Key{Account: r.Account}}, fmt.Errorf("key %s: %w", d.ID(), err)
 	}
-	return d, Key{Last: r.Last, Key: account.Key{
-		ID: d.ID(), Account: r.Account, Name: r.Name, Test: r.Test, Last4: r.Last4, RateLimit: r.RateLimit,
-		Policy:    r.Policy,
-		CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt, RevokedAt: r.RevokedAt, Replaces: r.Replaces,
-		ReplacedBy: r.ReplacedBy,
-	}}, nil
+	r.ID = d.ID()
+	return d, r.Key, nil
 }
 
 // InviteID returns the id of an invite by the digest of its token.
