@@ -20,7 +20,7 @@ func (s *Store) EndWithoutRecord(ctx context.Context, of Grant) error {
 		return err
 	}
 	g.Ended = s.log.Instant()
-	if g.last, err = s.log.Draft(ctx, access.Operator("dead"), g.log(), audit.LinkRevoked, g.Holder(),
+	if g.Last, err = s.log.Draft(ctx, access.Operator("dead"), g.log(), audit.LinkRevoked, g.Holder(),
 		nil); err != nil {
 		return err
 	}

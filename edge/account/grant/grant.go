@@ -42,14 +42,12 @@ type Grant struct {
 	Until time.Time `json:"until,omitzero"`
 	Ended time.Time `json:"ended,omitzero"` // when it was revoked; zero: it was not
 
-	last *audit.Record // of the change that made it so; see audit.Log.Repair
+	Last *audit.Record `json:"last,omitempty"` // of the change that made it so; see audit.Log.Repair
 }
 
 type grantRecord struct {
 	Version int `json:"v"`
 	Grant
-
-	Last *audit.Record `json:"last,omitempty"`
 }
 
 // grantVersion is the version of grants: they are newer than accounts.
@@ -214,9 +212,9 @@ func (s *Store) decide(ctx context.Context, by access.Actor, what string, of Gra
 			return err
 		}
 		if g, err = edit(found, err); err != nil {
-			return cmp.Or(s.log.Repair(ctx, found.last), err)
+			return cmp.Or(s.log.Repair(ctx, found.Last), err)
 		}
-		if g.last, err = s.log.Follow(ctx, found.last, by, g.log(), what, g.Holder(),
+		if g.Last, err = s.log.Follow(ctx, found.Last, by, g.log(), what, g.Holder(),
 			g.detail()); err != nil {
 			return err
 		}
@@ -225,7 +223,7 @@ func (s *Store) decide(ctx context.Context, by access.Actor, what string, of Gra
 	if err != nil {
 		return err
 	}
-	return s.log.Conclude(ctx, g.last)
+	return s.log.Conclude(ctx, g.Last)
 }
 
 // mayGrant fails at once if this process's credential may not write a grant.
@@ -239,7 +237,7 @@ func (s *Store) mayGrant(ctx context.Context, g Grant) error {
 // putGrant stores a grant that has not changed since it was read, for as long as it has an effect. The error
 // is natsconf.ErrConflict if it has changed.
 func (s *Store) putGrant(ctx context.Context, g Grant, revision uint64) error {
-	data, err := json.Marshal(grantRecord{grantVersion, g, g.last})
+	data, err := json.Marshal(grantRecord{grantVersion, g})
 	if err != nil {
 		return fmt.Errorf("encode the %s: %w", g.what(), err)
 	}
@@ -348,6 +346,5 @@ func decodeGrant(data []byte) (Grant, error) {
 	if err := natsconf.DecodeRecord(data, &r, &r.Version, grantVersion); err != nil {
 		return Grant{}, fmt.Errorf("operator or login link: %w", err)
 	}
-	r.last = r.Last
 	return r.Grant, nil
 }

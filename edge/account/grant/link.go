@@ -13,7 +13,6 @@ import (
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit"
 	"verifyd/edge/account/entry"
-	"verifyd/edge/account/input"
 	"verifyd/edge/account/secrets"
 	"verifyd/natsconf"
 	"verifyd/natsconf/once"
@@ -23,11 +22,11 @@ import (
 // Link is an operator's login link: the person who redeems it is logged in to the dashboard of one account,
 // with a role, without being a member.
 type Link struct {
-	ID        string // "link_" and 16 characters, from the token's digest
-	Account   string // id of the account; empty for an operator's
-	Role      access.Role
-	Operator  bool      // it leads to the operator's pages instead
-	ExpiresAt time.Time // until when it can be redeemed
+	ID        string      `json:"-"`       // "link_" and 16 characters, from the token's digest
+	Account   string      `json:"account"` // id of the account; empty for an operator's
+	Role      access.Role `json:"role"`
+	ExpiresAt time.Time   `json:"expires_at"`         // until when it can be redeemed
+	Operator  bool        `json:"operator,omitempty"` // it leads to the operator's pages instead
 }
 
 var (
@@ -40,11 +39,8 @@ var (
 )
 
 type linkRecord struct {
-	Version   int         `json:"v"`
-	Account   string      `json:"account"`
-	Role      access.Role `json:"role"`
-	ExpiresAt time.Time   `json:"expires_at"`
-	Operator  bool        `json:"operator,omitempty"`
+	Version int `json:"v"`
+	Link
 }
 
 const (
@@ -53,16 +49,10 @@ const (
 )
 
 // LoginLink makes a login link for an account and returns its token, only this once. RevokeLoginLink revokes
-// it. Only the operator may. The caller must know that there is such an account. Its errors are
-// ErrNotAllowed, natsconf.ErrCredential and an *input.Error.
+// it. The caller knows that there are such an account and such a role, and that the actor is an operator
+// (accountstore.Store.LoginLink). The error is natsconf.ErrCredential.
 func (s *Store) LoginLink(ctx context.Context, by access.Actor, account string,
 	role access.Role) (token string, l Link, err error) {
-	if err := input.Role(role); err != nil {
-		return "", Link{}, err
-	}
-	if err := s.PermitOperator(ctx, by); err != nil {
-		return "", Link{}, err
-	}
 	return s.newLink(ctx, by, Link{Account: account, Role: role})
 }
 
@@ -80,10 +70,7 @@ func (s *Store) OperatorLink(ctx context.Context, by access.Actor) (token string
 func (s *Store) newLink(ctx context.Context, by access.Actor, l Link) (token string, _ Link, err error) {
 	token, digest := secrets.NewToken()
 	l.ID, l.ExpiresAt = linkID(digest), s.log.Instant().Add(account.LinkLifetime)
-	data, err := json.Marshal(linkRecord{
-		Version: entry.Version, Account: l.Account, Role: l.Role, Operator: l.Operator,
-		ExpiresAt: l.ExpiresAt,
-	})
+	data, err := json.Marshal(linkRecord{entry.Version, l})
 	if err != nil {
 		return "", Link{}, fmt.Errorf("encode login link: %w", err)
 	}
@@ -181,8 +168,8 @@ func (t tokens) link(ctx context.Context, digest string) (Link, error) {
 	if err := entry.Decode(m.Data, &r, &r.Version); err != nil {
 		return Link{}, fmt.Errorf("login link: %w", err)
 	}
-	return Link{ID: linkID(digest), Account: r.Account, Role: r.Role, Operator: r.Operator,
-		ExpiresAt: r.ExpiresAt}, nil
+	r.ID = linkID(digest)
+	return r.Link, nil
 }
 
 // redeem writes the fact that the link is spent.

@@ -77,7 +77,7 @@ func (s *Store) RepairLog(ctx context.Context) error {
 		if errors.Is(err, natsconf.ErrUnavailable) {
 			break
 		}
-		if rerr := s.log.Repair(ctx, g.last); rerr != nil {
+		if rerr := s.log.Repair(ctx, g.Last); rerr != nil {
 			err = errors.Join(err, fmt.Errorf("record of %s: %w", g.Holder(), rerr))
 		}
 	}

@@ -28,10 +28,10 @@ import (
 // can run alongside this one, and an id that is never pointed elsewhere shows nothing of this. Every other
 // provider has the id and a tag of its issuer.
 type Namespace struct {
-	Name    string    // "example", or "example~mzxw6ytboi"
-	Network string    // the id
-	Issuer  string    // whose subjects are in it; see netsettings.Settings.IdentityIssuer
-	Since   time.Time // when it was first used
+	Name    string    `json:"-"`       // "example", or "example~mzxw6ytboi"
+	Network string    `json:"network"` // the id
+	Issuer  string    `json:"issuer"`  // whose subjects are in it; see netsettings.Settings.IdentityIssuer
+	Since   time.Time `json:"since"`   // when it was first used
 }
 
 // ErrUnreadable is returned if the record of a network's id is damaged, or a newer build has written it: then
@@ -49,10 +49,8 @@ const storeWithin = 2 * time.Second
 const tagChars = 10
 
 type stored struct {
-	Version int       `json:"v"`
-	Network string    `json:"network"`
-	Issuer  string    `json:"issuer"`
-	Since   time.Time `json:"since"`
+	Version int `json:"v"`
+	Namespace
 }
 
 // version is that of namespaces alone. Code that looks for holds in the bucket takes version 1 for no hold.
@@ -97,7 +95,8 @@ func decode(name string, data []byte) (Namespace, error) {
 	if err := natsconf.DecodeRecord(data, &r, &r.Version, version); err != nil {
 		return Namespace{}, fmt.Errorf("the provider of %s: %w: %w", name, ErrUnreadable, err)
 	}
-	return Namespace{Name: name, Network: r.Network, Issuer: r.Issuer, Since: r.Since}, nil
+	r.Name = name
+	return r.Namespace, nil
 }
 
 // Bind is LookUp, but stores the result: the first provider that an id is used with stays its first. If two
@@ -125,7 +124,7 @@ func Bind(ctx context.Context, c *natsconf.Conn, id, issuer string, now time.Tim
 
 // store stores a namespace, and returns the one that is stored: another process may have come first.
 func store(ctx context.Context, c *natsconf.Conn, n Namespace) (Namespace, error) {
-	data, err := json.Marshal(stored{version, n.Network, n.Issuer, n.Since})
+	data, err := json.Marshal(stored{version, n})
 	if err != nil {
 		return n, fmt.Errorf("encode the provider of %s: %w", n.Name, err)
 	}

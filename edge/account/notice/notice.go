@@ -37,14 +37,15 @@ const (
 
 // Notice is a notice to an account.
 type Notice struct {
-	ID      string // "notice_" and letters and digits: the same for one cause, whichever process sees it
-	Account string
-	Type    Type
-	At      time.Time
-	Detail  string // one sentence for people
-	Data    map[string]any
+	// "notice_" and letters and digits: the same for one cause, whichever process sees it
+	ID      string         `json:"-"`
+	Account string         `json:"-"`
+	Type    Type           `json:"type"`
+	At      time.Time      `json:"at"`
+	Detail  string         `json:"detail"` // one sentence for people
+	Data    map[string]any `json:"data,omitempty"`
 
-	Read bool // by the person who asked (Store.Seen)
+	Read bool `json:"-"` // by the person who asked (Store.Seen)
 
 	sequence uint64 // its place in the stream
 }
@@ -60,15 +61,12 @@ func New(account string, t Type, cause string, at time.Time, detail string, data
 
 // record is a notice as it is stored.
 type record struct {
-	Version int            `json:"v"`
-	Type    Type           `json:"type"`
-	At      time.Time      `json:"at"`
-	Detail  string         `json:"detail"`
-	Data    map[string]any `json:"data,omitempty"`
+	Version int `json:"v"`
+	Notice
 }
 
 func (n Notice) encode() ([]byte, error) {
-	data, err := json.Marshal(record{recordVersion, n.Type, n.At, n.Detail, n.Data})
+	data, err := json.Marshal(record{recordVersion, n})
 	if err != nil {
 		return nil, fmt.Errorf("encode notice: %w", err)
 	}
@@ -86,9 +84,8 @@ func decode(subject string, data []byte) (Notice, error) {
 	if err := natsconf.DecodeRecord(data, &r, &r.Version, recordVersion); err != nil {
 		return Notice{}, fmt.Errorf("notice %s: %w", words[2], err)
 	}
-	return Notice{
-		ID: words[2], Account: words[1], Type: r.Type, At: r.At, Detail: r.Detail, Data: r.Data,
-	}, nil
+	r.Account, r.ID = words[1], words[2]
+	return r.Notice, nil
 }
 
 // body is the body of the POST. It has a type, which a callback's never has (Standard Webhooks, "Payload
