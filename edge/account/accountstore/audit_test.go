@@ -13,7 +13,6 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit"
-	"verifyd/edge/account/audit/life"
 	"verifyd/edge/account/secrets"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/topology"
@@ -203,7 +202,7 @@ func TestLogIsAppendOnly(t *testing.T) {
 		s.Purge(t.Context()) == nil {
 		t.Error("a record was taken away")
 	}
-	if got := h.all(t, a.ID, 10); len(got) != 1 || got[0].What != life.Created {
+	if got := h.all(t, a.ID, 10); len(got) != 1 || got[0].What != audit.AccountCreated {
 		t.Errorf("the log: %+v", got)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
-	"verifyd/edge/account/audit/life"
+	"verifyd/edge/account/audit"
 	"verifyd/edge/account/entry"
 	"verifyd/edge/account/input"
 	"verifyd/edge/account/naming"
@@ -106,7 +106,7 @@ func (s lives) storeRename(ctx context.Context, by access.Actor, r *renaming, me
 func applyName(a *record.Account, r requestedName, by access.Actor, now time.Time) (effect, error) {
 	if a.Name == r.name {
 		a.Granted = true
-		return effect{what: life.NameGranted, detail: map[string]string{"name": r.name}}, nil
+		return effect{what: audit.NameGranted, detail: map[string]string{"name": r.name}}, nil
 	}
 	kept := 0
 	for _, f := range a.Former {
@@ -119,7 +119,7 @@ func applyName(a *record.Account, r requestedName, by access.Actor, now time.Tim
 			"the limit; take one of them back, or ask the operator", kept)
 	}
 	until := now.Add(naming.Kept)
-	d := effect{what: life.Renamed, detail: map[string]string{
+	d := effect{what: audit.AccountRenamed, detail: map[string]string{
 		"from": a.Name, "to": r.name, "kept_until": entry.Stamp(until), "granted": grantedText(r.granted),
 	}}
 	if !a.VerifiedAt.IsZero() {
@@ -155,7 +155,7 @@ func (s lives) Disable(ctx context.Context, by access.Actor, id, reason string) 
 			a.DisabledAt = after(a.DeleteAskedAt, now)
 		}
 		a.DisabledReason = reason
-		return effect{what: life.Disabled, detail: map[string]string{"reason": reason}}, nil
+		return effect{what: audit.AccountDisabled, detail: map[string]string{"reason": reason}}, nil
 	})
 }
 
@@ -182,7 +182,7 @@ func (s lives) Enable(ctx context.Context, by access.Actor, id string) (account.
 			return effect{}, errUnchanged
 		}
 		a.DisabledAt, a.DisabledReason = a.DeleteAskedAt, ""
-		return effect{what: life.Enabled}, nil
+		return effect{what: audit.AccountEnabled}, nil
 	})
 }
 
@@ -200,7 +200,7 @@ func (s lives) AskDeletion(ctx context.Context, by access.Actor, id string) (acc
 			a.DisabledAt = a.DeleteAskedAt
 		}
 		return effect{
-			what: life.DeletionAsked, detail: map[string]string{"at": entry.Stamp(a.DeletesAt())},
+			what: audit.DeletionAsked, detail: map[string]string{"at": entry.Stamp(a.DeletesAt())},
 		}, nil
 	})
 }
@@ -217,7 +217,7 @@ func (s lives) Restore(ctx context.Context, by access.Actor, id string) (account
 			a.DisabledAt = time.Time{}
 		}
 		a.DeleteAskedAt = time.Time{}
-		return effect{what: life.Restored}, nil
+		return effect{what: audit.AccountRestored}, nil
 	})
 }
 
@@ -233,13 +233,13 @@ func (s lives) SetVerified(ctx context.Context, by access.Actor, id, name string
 			return effect{}, errUnchanged
 		case !verified:
 			a.VerifiedAt = time.Time{}
-			return effect{what: life.Unverified}, nil
+			return effect{what: audit.NameUnverified}, nil
 		case a.Name != name:
 			return effect{}, input.Wrong("name",
 				"the account is now called %q; check it before you verify that name", a.Name)
 		}
 		a.VerifiedAt = now
-		return effect{what: life.Verified, detail: map[string]string{"name": a.Name}}, nil
+		return effect{what: audit.NameVerified, detail: map[string]string{"name": a.Name}}, nil
 	})
 }
 

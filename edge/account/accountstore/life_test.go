@@ -13,7 +13,7 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/accountstore"
-	"verifyd/edge/account/audit/life"
+	"verifyd/edge/account/audit"
 	"verifyd/edge/account/naming"
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
@@ -70,7 +70,7 @@ func TestNamesThatDeceive(t *testing.T) {
 	if err != nil || !granted.Granted {
 		t.Fatalf("granted: %+v, %v", granted, err)
 	}
-	h.last(t, granted.ID, life.Created, "granted:yes")
+	h.last(t, granted.ID, audit.AccountCreated, "granted:yes")
 	if err := err2(h.store.GrantAccount(t.Context(), operator, "Harb0r Guild")); !isInput(err) {
 		t.Errorf("granted is what another account is called: %v", err)
 	}
@@ -78,7 +78,7 @@ func TestNamesThatDeceive(t *testing.T) {
 	if err != nil || !o.Granted {
 		t.Errorf("renamed: %+v, %v", o, err)
 	}
-	h.last(t, other.ID, life.Renamed, "granted:yes", "to:Steam")
+	h.last(t, other.ID, audit.AccountRenamed, "granted:yes", "to:Steam")
 }
 
 // Existing accounts with such names keep working, and are reported to operators until they grant the name.
@@ -115,7 +115,7 @@ func TestDoubtsAreReported(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h.last(t, reserved, life.NameGranted)
+	h.last(t, reserved, audit.NameGranted)
 	told()
 }
 
@@ -141,7 +141,7 @@ func TestOwnerRenames(t *testing.T) {
 	if err := rename(ada.Actor(), a.ID, "Pier Guild"); err != nil {
 		t.Fatal(err)
 	}
-	h.last(t, a.ID, life.Renamed, "from:Harbor Guild", "kept_until:", "verified_lost:yes")
+	h.last(t, a.ID, audit.AccountRenamed, "from:Harbor Guild", "kept_until:", "verified_lost:yes")
 	if now, err := h.store.Account(t.Context(), a.ID); err != nil || !now.VerifiedAt.IsZero() {
 		t.Errorf("the mark went with the name: %v, %v", now.VerifiedAt, err)
 	}
@@ -205,7 +205,7 @@ func TestOwnNameIsNotRefused(t *testing.T) {
 		a.Granted {
 		t.Errorf("the name that it has: %+v, %v", a, err)
 	}
-	h.last(t, a.ID, life.Created)
+	h.last(t, a.ID, audit.AccountCreated)
 	granted, err := h.store.GrantAccount(t.Context(), operator, "Steam")
 	if err != nil {
 		t.Fatal(err)
@@ -215,7 +215,7 @@ func TestOwnNameIsNotRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	h.last(t, granted.ID, life.Renamed, "from:Pier Guild", "to:Steam")
+	h.last(t, granted.ID, audit.AccountRenamed, "from:Pier Guild", "to:Steam")
 }
 
 // A name that an older build changed has no recorded end: it stays reserved for its account.
@@ -263,7 +263,7 @@ func TestVerifiedMark(t *testing.T) {
 	if err := set(operator, "Harbor Guild", true); err != nil {
 		t.Error(err)
 	}
-	h.last(t, a.ID, life.Verified, "name:Harbor Guild")
+	h.last(t, a.ID, audit.NameVerified, "name:Harbor Guild")
 	natstest.Await(t, "it is mirrored", func() bool {
 		m, _ := h.mirror.Account(a.ID)
 		return !m.VerifiedAt.IsZero()
@@ -271,7 +271,7 @@ func TestVerifiedMark(t *testing.T) {
 	if err := set(operator, "", false); err != nil {
 		t.Error(err)
 	}
-	h.last(t, a.ID, life.Unverified)
+	h.last(t, a.ID, audit.NameUnverified)
 }
 
 // An owner requests the deletion of an account and takes that back; an operator's disabling is independent,
@@ -325,7 +325,7 @@ func TestDeletionIsRequestedAndWithdrawn(t *testing.T) {
 		step{"an owner asks", nil, ask(ada.Actor())}, step{"an operator " +
 			"enables", accountstore.ErrDeletionAsked, enable},
 		step{"a developer restores", access.ErrNotAllowed, restore(eve.Actor())})
-	h.last(t, a.ID, life.DeletionAsked, "at:")
+	h.last(t, a.ID, audit.DeletionAsked, "at:")
 	m, err := h.conn.Last(t.Context(), topology.BucketStream(topology.BucketAccounts),
 		topology.BucketSubject(topology.BucketAccounts, a.ID))
 	var older struct {
@@ -337,7 +337,7 @@ func TestDeletionIsRequestedAndWithdrawn(t *testing.T) {
 		t.Errorf("an older build reads %+v, %v", older, err)
 	}
 	try(true, false, step{"an owner restores", nil, restore(ada.Actor())})
-	h.last(t, a.ID, life.Restored)
+	h.last(t, a.ID, audit.AccountRestored)
 
 	try(false, true, step{"an owner asks", nil, ask(ada.Actor())}, step{"an operator disables", nil, disable},
 		step{"an owner restores", account.ErrDisabled, restore(ada.Actor())})
@@ -346,7 +346,7 @@ func TestDeletionIsRequestedAndWithdrawn(t *testing.T) {
 	try(false, true, step{"an operator asks", nil, ask(operator)}, step{"an operator enables", nil, enable})
 	try(true, false, step{"an owner restores", nil, restore(ada.Actor())})
 	try(false, false, step{"an operator disables", nil, disable})
-	h.last(t, a.ID, life.Disabled, "reason:a reason")
+	h.last(t, a.ID, audit.AccountDisabled, "reason:a reason")
 	try(true, false, step{"an operator enables", nil, enable})
 }
 
@@ -393,7 +393,7 @@ func TestDeletionIsDoneAtItsTime(t *testing.T) {
 	}
 	deleted := 0
 	for _, r := range h.all(t, a.ID, 100) {
-		if r.What == life.Deleted {
+		if r.What == audit.AccountDeleted {
 			deleted++
 		}
 	}
@@ -467,8 +467,8 @@ func TestMemberIsMoved(t *testing.T) {
 	if err := move(operator, a.ID, b.ID, eve.Identity(), ""); err != nil {
 		t.Fatal(err)
 	}
-	h.last(t, a.ID, life.MovedOut, "to:"+b.ID, "role:developer")
-	h.last(t, b.ID, life.MovedIn, "from:"+a.ID, "role:developer")
+	h.last(t, a.ID, audit.MemberMovedOut, "to:"+b.ID, "role:developer")
+	h.last(t, b.ID, audit.MemberMovedIn, "from:"+a.ID, "role:developer")
 	if err := move(operator, b.ID, a.ID, eve.Identity(), access.RoleOwner); err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
-	"verifyd/edge/account/audit/life"
+	"verifyd/edge/account/audit"
 	"verifyd/edge/account/branding"
 	"verifyd/edge/account/entry"
 	"verifyd/edge/account/grant"
@@ -68,7 +68,7 @@ func (d *Deletion) strip(a *account.Account, now time.Time) (effect, error) {
 			a.Secrets[i].ExpiresAt = d.SignsUntil
 		}
 	}
-	return effect{what: life.Deleted, detail: map[string]string{
+	return effect{what: audit.AccountDeleted, detail: map[string]string{
 		"name": a.Name, "asked_at": entry.Stamp(a.DeleteAskedAt), "members": some(d.Members),
 		"invites": some(d.Invites), "signs_until": entry.Stamp(d.SignsUntil),
 	}}, nil

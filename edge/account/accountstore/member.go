@@ -13,7 +13,6 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit"
-	"verifyd/edge/account/audit/life"
 	"verifyd/edge/account/entry"
 	"verifyd/edge/account/grant"
 	"verifyd/edge/account/input"
@@ -156,8 +155,8 @@ func (s members) move(ctx context.Context, by access.Actor, source, target *load
 	if target.record.Members, err = target.record.Admit(m); err != nil {
 		return m, fmt.Errorf("%s: %w", target.record.Name, err)
 	}
-	left.what, left.detail["to"] = life.MovedOut, target.record.ID
-	came := effect{what: life.MovedIn, on: left.on, detail: m.Detail()}
+	left.what, left.detail["to"] = audit.MemberMovedOut, target.record.ID
+	came := effect{what: audit.MemberMovedIn, on: left.on, detail: m.Detail()}
 	came.detail["from"] = source.record.ID
 	out, err := s.message(ctx, by, source, left)
 	if err != nil {

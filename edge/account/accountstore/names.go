@@ -11,7 +11,7 @@ import (
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
-	"verifyd/edge/account/audit/life"
+	"verifyd/edge/account/audit"
 	"verifyd/edge/account/entry"
 	"verifyd/edge/account/input"
 	"verifyd/edge/account/naming"
@@ -328,7 +328,7 @@ func (s accounts) create(ctx context.Context, by access.Actor, r requestedName, 
 	if n.revision > 0 {
 		a.ID = account.NewID()
 	}
-	data, err := s.encode(ctx, by, a, effect{what: life.Created, detail: map[string]string{
+	data, err := s.encode(ctx, by, a, effect{what: audit.AccountCreated, detail: map[string]string{
 		"name": a.Name, "granted": grantedText(r.granted),
 	}})
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit"
-	"verifyd/edge/account/audit/life"
 	"verifyd/edge/account/entry"
 	"verifyd/edge/account/naming"
 	"verifyd/edge/account/record"
@@ -79,7 +78,7 @@ func (s *Store) logged(ctx context.Context) (l logged, err error) {
 
 func (l *logged) take(r audit.Record) {
 	switch r.What {
-	case life.Created:
+	case audit.AccountCreated:
 		l.accounts = append(l.accounts, r.Account)
 	case audit.KeyCreated:
 		l.keys = append(l.keys, r)

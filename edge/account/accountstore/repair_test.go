@@ -15,7 +15,6 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit"
-	"verifyd/edge/account/audit/life"
 	"verifyd/edge/account/entry"
 	"verifyd/edge/account/grant"
 	"verifyd/edge/account/secrets"
@@ -86,7 +85,7 @@ func TestRecordOfAChangeWhoseMakerDied(t *testing.T) {
 	}
 	want := []string{
 		audit.SecretRotated, audit.SecretRotated, audit.QuotaSet, "test.note", "test.note", "test.note",
-		life.Created,
+		audit.AccountCreated,
 	}
 	if len(page.Records) != len(want) {
 		t.Fatalf("the log: %+v", page.Records)
@@ -250,7 +249,7 @@ func TestTakingAwayWaitsForNoLog(t *testing.T) {
 			_, err := s.LoginLinkGrant(t.Context(), a.ID, l.ID)
 			return errors.Is(err, grant.ErrNoLink)
 		}},
-		{life.Disabled, func(ctx context.Context) error {
+		{audit.AccountDisabled, func(ctx context.Context) error {
 			_, err := s.Disable(ctx, access.Operator(""), a.ID, "")
 			return err
 		}, func() bool {
@@ -289,8 +288,8 @@ func TestTakingAwayWaitsForNoLog(t *testing.T) {
 		}
 	}
 	want := []string{ // what was there before has left with the stream, but what the entries hold
-		audit.MemberAdded, audit.RoleChanged, audit.MemberRemoved, life.Disabled, life.Enabled,
-		audit.KeyCreated, audit.KeyWasRevoked, audit.LinkRevoked,
+		audit.MemberAdded, audit.RoleChanged, audit.MemberRemoved, audit.AccountDisabled,
+		audit.AccountEnabled, audit.KeyCreated, audit.KeyWasRevoked, audit.LinkRevoked,
 	}
 	if !slices.Equal(log, want) {
 		t.Errorf("the log has %q, want %q", log, want)

@@ -11,7 +11,6 @@ import (
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
-	"verifyd/edge/account/audit/life"
 	"verifyd/edge/account/entry"
 	"verifyd/natsconf"
 	"verifyd/natsconf/topology"
@@ -134,7 +133,7 @@ func (l *Log) MadeBy(ctx context.Context, id string) (by access.Actor, at time.T
 	if errors.Is(err, natsconf.ErrUnavailable) || errors.Is(err, natsconf.ErrNewer) {
 		return access.Actor{}, time.Time{}, false, err
 	}
-	if err != nil || r.What != life.Created { // or no verifyd wrote it
+	if err != nil || r.What != AccountCreated { // or no verifyd wrote it
 		return access.Actor{}, time.Time{}, false, nil //nolint:nilerr // it is not known
 	}
 	return r.Who, r.At, true, nil

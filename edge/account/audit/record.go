@@ -6,12 +6,10 @@ import (
 	"time"
 
 	"verifyd/edge/account/access"
-	"verifyd/edge/account/audit/life"
 )
 
 // What was done, according to a record. On names the object: a key's id, an identity as "network:subject", an
-// invite's or a login link's id. It is empty if the object is the account itself. Package life has the
-// records about an account as a whole.
+// invite's or a login link's id. It is empty if the object is the account itself.
 const (
 	QuotaSet       = "quota.set"      // Detail: from, to
 	KeyCreated     = "key.created"    // Detail: name, mode, expires_at
@@ -47,6 +45,29 @@ const (
 	StoreRecovered = "store.recovered"
 )
 
+// The records about an account as a whole: its name, whether it is in service, its end, and who came from one
+// account to another.
+const (
+	AccountCreated = "account.created" // Detail: name; granted
+	// AccountRenamed: Detail: from, to, kept_until (until when no other account can take the old name);
+	// granted if an operator allowed a name that is otherwise refused; verified_lost if the mark went with
+	// the old name
+	AccountRenamed  = "account.renamed"
+	NameGranted     = "account.name_granted" // the same for the name that it has. Detail: name
+	NameVerified    = "account.verified"     // Detail: name, for which it is
+	NameUnverified  = "account.unverified"   //
+	AccountDisabled = "account.disabled"     // Detail: reason
+	AccountEnabled  = "account.enabled"      //
+	// DeletionAsked: Detail: at (when it is deleted)
+	DeletionAsked   = "account.deletion_asked"
+	AccountRestored = "account.restored"          // the request for deletion is withdrawn
+	AccountDeleted  = "account.deleted"           // Detail: name, asked_at, members, invites, signs_until
+	SessionsEnded   = "account.sessions_canceled" // by the actor who deletes: Detail: sessions
+	// MemberMovedOut and MemberMovedIn: On is the identity. Detail: name, role; to or from; invites_withdrawn
+	MemberMovedOut = "member.moved_out"
+	MemberMovedIn  = "member.moved_in"
+)
+
 // The records about an account's branding.
 const (
 	ReturnOriginsSet = "return_origins.set" // Detail: from, to
@@ -67,13 +88,13 @@ const (
 // more into a record than this one knows, nor that the log is full, or does not answer.
 var takingAway = []string{
 	KeyWasRevoked, RotationEnded, MemberRemoved, InviteWithdrawn, LinkRevoked, OperatorRevoked, TokenRevoked,
-	life.Disabled, life.DeletionAsked, life.Deleted,
+	AccountDisabled, DeletionAsked, AccountDeleted,
 }
 
 // undoing are the changes by which owners undo what a member has done, and the acts that are recorded when
 // they are done.
 var undoing = []string{
-	KeyWasRolled, SecretRotated, RoleChanged, life.Restored, LinkRedeemed, CallbackSent, CallbackTested,
+	KeyWasRolled, SecretRotated, RoleChanged, AccountRestored, LinkRedeemed, CallbackSent, CallbackTested,
 	OutcomesSeen,
 }
 

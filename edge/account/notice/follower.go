@@ -11,7 +11,6 @@ import (
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/audit"
-	"verifyd/edge/account/audit/life"
 	"verifyd/natsconf"
 	"verifyd/natsconf/topology"
 	"verifyd/sessions/timeline"
@@ -74,7 +73,7 @@ func ofRecord(r audit.Record) (n Notice, ok bool) {
 		return New(r.Account, SecretRotated, r.ID, r.At, "The callback signing secret was rotated by "+by+
 			". Put the new one into your receiver before the old one ends.",
 			map[string]any{"by": by, "old_signs_until": r.Detail["until"]}), true
-	case audit.MemberJoined, audit.MemberAdded, life.MovedIn:
+	case audit.MemberJoined, audit.MemberAdded, audit.MemberMovedIn:
 		name := timeline.Legible(r.Detail["name"])
 		if strings.TrimSpace(name) == "" {
 			name = timeline.Legible(r.On)

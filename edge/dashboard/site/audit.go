@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"verifyd/edge/account/audit"
-	"verifyd/edge/account/audit/life"
 	"verifyd/edge/dashboard/form"
 	"verifyd/edge/page"
 )
@@ -19,19 +18,19 @@ const auditLimit = 50
 
 // deeds describe what a record reports; a name without a description is shown as it is.
 var deeds = map[string]string{
-	life.Created:           "Account created",
-	life.Renamed:           "Account renamed",
-	life.Disabled:          "Account disabled",
-	life.Enabled:           "Account enabled",
-	life.NameGranted:       "Name granted by the operator",
-	life.Verified:          "Verified mark given",
-	life.Unverified:        "Verified mark removed",
-	life.DeletionAsked:     "Deletion requested",
-	life.Restored:          "Deletion canceled",
-	life.MovedOut:          "Member moved to another account",
-	life.MovedIn:           "Member moved here",
-	life.Deleted:           "Account deleted",
-	life.SessionsEnded:     "Open sessions canceled",
+	audit.AccountCreated:   "Account created",
+	audit.AccountRenamed:   "Account renamed",
+	audit.AccountDisabled:  "Account disabled",
+	audit.AccountEnabled:   "Account enabled",
+	audit.NameGranted:      "Name granted by the operator",
+	audit.NameVerified:     "Verified mark given",
+	audit.NameUnverified:   "Verified mark removed",
+	audit.DeletionAsked:    "Deletion requested",
+	audit.AccountRestored:  "Deletion canceled",
+	audit.MemberMovedOut:   "Member moved to another account",
+	audit.MemberMovedIn:    "Member moved here",
+	audit.AccountDeleted:   "Account deleted",
+	audit.SessionsEnded:    "Open sessions canceled",
 	audit.QuotaSet:         "Monthly quota set",
 	audit.ReturnOriginsSet: "Allowed sites of the link back set",
 	audit.BindingSet:       "Binding of sessions set",

@@ -11,7 +11,7 @@ import (
 	"verifyd/cmd/verifyd/table"
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
-	"verifyd/edge/account/audit/life"
+	"verifyd/edge/account/audit"
 	"verifyd/edge/client/manage"
 	"verifyd/sessions"
 	sessionstore "verifyd/sessions/store"
@@ -242,5 +242,5 @@ func cancelOpen(ctx context.Context, s *store.Store, account string) (canceled i
 
 func noteEnded(ctx context.Context, s *store.Store, id string, canceled int) error {
 	detail := map[string]string{"sessions": strconv.Itoa(canceled)}
-	return s.Accounts.Note(ctx, command.Operator(), id, life.SessionsEnded, "", detail)
+	return s.Accounts.Note(ctx, command.Operator(), id, audit.SessionsEnded, "", detail)
 }
