@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -19,41 +18,32 @@ import (
 const useEvery = time.Hour
 
 // Uses is the actor that stores when each key was last used. Code that accepts a key calls RecordUse; that
-// costs a map look-up and one atomic load, and once an hour for each key an entry in the list of uses to be
-// written. What it knows may be lost in a crash: the next use records it again.
+// costs a map look-up, and once an hour for each key an entry in the list of uses to be written. What it knows
+// may be lost in a crash: the next use records it again.
 type Uses struct {
 	conn *natsconf.Conn
 	log  zerolog.Logger
 
-	seen sync.Map // key id → *atomic.Int64, the instant of the last note in Unix nanoseconds
-
 	mu   sync.Mutex
+	seen map[string]time.Time // by key: its last use that was due
 	due  map[string]time.Time // uses to be written
 	wake chan struct{}
 }
 
 // New returns the actor; it writes nothing until it is served.
 func New(c *natsconf.Conn, log zerolog.Logger) *Uses {
-	return &Uses{conn: c, log: log, due: map[string]time.Time{}, wake: make(chan struct{}, 1)}
+	return &Uses{conn: c, log: log, seen: map[string]time.Time{}, due: map[string]time.Time{},
+		wake: make(chan struct{}, 1)}
 }
 
 // RecordUse records that a key was accepted at an instant. It never waits.
 func (u *Uses) RecordUse(key string, at time.Time) {
-	v, ok := u.seen.Load(key)
-	if !ok {
-		v, _ = u.seen.LoadOrStore(key, new(atomic.Int64))
-	}
-	noted, ok := v.(*atomic.Int64)
-	if !ok {
-		return // nothing else is ever put there
-	}
-	before := noted.Load()
-	if at.UnixNano()-before < int64(useEvery) || !noted.CompareAndSwap(before, at.UnixNano()) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if at.Sub(u.seen[key]) < useEvery {
 		return
 	}
-	u.mu.Lock()
-	u.due[key] = at
-	u.mu.Unlock()
+	u.seen[key], u.due[key] = at, at
 	select {
 	case u.wake <- struct{}{}:
 	default: // it is awake already
