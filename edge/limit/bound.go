@@ -1,9 +1,7 @@
 package limit
 
 import (
-	"maps"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -16,21 +14,16 @@ const (
 	// ipv6Site is the part that a hosting provider or a tunnel assigns to anybody who asks, with 65,536
 	// networks in it.
 	ipv6Site = 48
-	// roomShare is the part of a full table that is forgotten at once: the cost of a scan is shared by
-	// thousands of new keys, not paid for each.
-	roomShare = 8
 )
 
 // bound is one rate for many keys, each with an allowance of its own, in bounded memory. Its methods are safe
 // for concurrent use.
 type bound[K comparable] struct {
 	rate  account.Rate
-	max   int // entries, at about 270 bytes each
 	epoch time.Time
 
-	mu      sync.Mutex
-	states  map[K]State
-	sweepAt int
+	mu sync.Mutex
+	table[K]
 }
 
 // newBound returns a bound. The error is ErrRate.
@@ -38,8 +31,7 @@ func newBound[K comparable](rate account.Rate, maxEntries int) (*bound[K], error
 	if err := Valid(rate); err != nil {
 		return nil, err
 	}
-	return &bound[K]{rate: rate, max: maxEntries, epoch: time.Now(), states: map[K]State{},
-		sweepAt: min(sweepFrom, maxEntries)}, nil
+	return &bound[K]{rate: rate, epoch: time.Now(), table: newTable[K](maxEntries)}, nil
 }
 
 // take asks for one unit of a key's allowance.
@@ -47,12 +39,7 @@ func (b *bound[K]) take(key K, now time.Time) Decision {
 	at := now.Sub(b.epoch)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	state, known := b.states[key]
-	if !known {
-		state = State(at)
-		b.makeRoom(at)
-	}
-	state, d := Decide(state, b.rate, at)
+	state, d := Decide(b.state(key, at), b.rate, at)
 	b.states[key] = state
 	return d
 }
@@ -64,26 +51,6 @@ func (b *bound[K]) giveBack(key K) {
 	if state, known := b.states[key]; known {
 		b.states[key] = state - State(interval(b.rate))
 	}
-}
-
-// makeRoom forgets keys whose allowance is whole again, when the table has doubled, and if it is still full
-// those that used the least: a client with very many addresses frees none that it has used up.
-func (b *bound[K]) makeRoom(at time.Duration) {
-	if len(b.states) < b.sweepAt {
-		return
-	}
-	maps.DeleteFunc(b.states, func(_ K, s State) bool { return s.full(at) })
-	if excess := len(b.states) - (b.max - b.max/roomShare); excess > 0 {
-		smallest := slices.Sorted(maps.Values(b.states))[excess-1]
-		maps.DeleteFunc(b.states, func(_ K, s State) bool {
-			drop := s <= smallest && excess > 0
-			if drop {
-				excess--
-			}
-			return drop
-		})
-	}
-	b.sweepAt = min(max(sweepFrom, 2*len(b.states)), b.max)
 }
 
 // networkOf returns the prefix that counts as one address: an IPv4 address, or an IPv6 network of the given

@@ -3,8 +3,7 @@ package limit
 import (
 	"errors"
 	"fmt"
-	"hash/maphash"
-	"maps"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,11 +18,6 @@ const (
 	maxCount = 1_000_000
 	// maxRefill bounds the time from empty to full for the same reason.
 	maxRefill = 31 * 24 * time.Hour
-	// shards is the number of separately locked parts of the map: keys of busy integrators seldom meet in
-	// one.
-	shards = 64
-	// sweepFrom is the number of entries from which a shard looks for entries to drop.
-	sweepFrom = 64
 )
 
 // ErrRate is returned, wrapped with the fault, for a rate that cannot be used.
@@ -83,22 +77,16 @@ func Window(r account.Rate) time.Duration {
 }
 
 // Rates limits keys in memory. Its size is bounded by the keys that were used within the last Window: keys
-// whose allowance is full again are dropped when their part of the map grows. Its methods are safe for
-// concurrent use.
+// whose allowance is full again are dropped when the table grows. Its methods are safe for concurrent use.
 type Rates struct {
 	standard account.Rate
 	// carries a monotonic reading, so that setting the clock does not change any allowance
-	epoch  time.Time
-	seed   maphash.Seed
-	shards [shards]shard
-	news   chan struct{} // one place: something was allowed since takeSpent
-}
+	epoch time.Time
+	news  chan struct{} // one place: something was allowed since takeSpent
 
-type shard struct {
-	mu      sync.Mutex
-	states  map[string]State
-	spent   map[string]Spending // since takeSpent last took it; nil: it is not taken
-	sweepAt int
+	mu sync.Mutex
+	table[string]
+	spent map[string]Spending // since takeSpent last took it; nil: it is not taken
 }
 
 // Spending is what a key was allowed, in sessions and in the time that its rate takes to allow as many.
@@ -116,11 +104,8 @@ func NewRates(standard account.Rate) (*Rates, error) {
 	if err := Valid(standard); err != nil {
 		return nil, err
 	}
-	l := &Rates{standard: standard, epoch: time.Now(), seed: maphash.MakeSeed(), news: make(chan struct{}, 1)}
-	for i := range l.shards {
-		l.shards[i] = shard{states: map[string]State{}, sweepAt: sweepFrom}
-	}
-	return l, nil
+	return &Rates{standard: standard, epoch: time.Now(), news: make(chan struct{}, 1),
+		table: newTable[string](math.MaxInt)}, nil
 }
 
 // RateOf returns the rate that binds a key: its own, or the service's if it has none. A burst of 0 means the
@@ -142,27 +127,20 @@ func (l *Rates) RateOf(k account.Key) account.Rate {
 // Allow judges a request with the key at now, and remembers it if it is allowed.
 func (l *Rates) Allow(k account.Key, now time.Time) Decision {
 	rate, at := l.RateOf(k), now.Sub(l.epoch)
-	sh := &l.shards[maphash.String(l.seed, k.ID)%shards]
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	state, known := sh.states[k.ID]
-	if !known {
-		state = State(at)
-		if len(sh.states) >= sh.sweepAt {
-			sh.sweep(at)
-		}
-	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	state := l.state(k.ID, at)
 	// Spending beyond the whole burst is debt: other edges allowed it at the same time. It is paid before
 	// anything is allowed.
 	debt := min(max(time.Duration(state)-at-interval(rate)*time.Duration(rate.Burst), 0), maxDebt)
 	state, d := Decide(state, rate, at)
-	sh.states[k.ID] = state + State(debt)
+	l.states[k.ID] = state + State(debt)
 	d.ResetAfter += debt
 	if !d.Allowed {
 		d.RetryAfter += debt
-	} else if sh.spent != nil {
-		s := sh.spent[k.ID]
-		sh.spent[k.ID] = Spending{Count: s.Count + 1, Worth: s.Worth + interval(rate)}
+	} else if l.spent != nil {
+		s := l.spent[k.ID]
+		l.spent[k.ID] = Spending{Count: s.Count + 1, Worth: s.Worth + interval(rate)}
 		select {
 		case l.news <- struct{}{}:
 		default:
@@ -174,55 +152,27 @@ func (l *Rates) Allow(k account.Key, now time.Time) Decision {
 // share makes the limiter remember what it allows, for takeSpent; the channel has a value when there is
 // something.
 func (l *Rates) share() <-chan struct{} {
-	for i := range l.shards {
-		sh := &l.shards[i]
-		sh.mu.Lock()
-		if sh.spent == nil {
-			sh.spent = map[string]Spending{}
-		}
-		sh.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.spent == nil {
+		l.spent = map[string]Spending{}
 	}
 	return l.news
 }
 
 // takeSpent returns what was allowed since its last call, by the key's id.
 func (l *Rates) takeSpent() map[string]Spending {
-	all := map[string]Spending{}
-	for i := range l.shards {
-		sh := &l.shards[i]
-		sh.mu.Lock()
-		if len(sh.spent) > 0 {
-			maps.Copy(all, sh.spent)
-			clear(sh.spent)
-		}
-		sh.mu.Unlock()
-	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := l.spent
+	l.spent = map[string]Spending{}
 	return all
 }
 
 // addSpent adds to the count what another edge allowed a key.
 func (l *Rates) addSpent(key string, worth time.Duration, now time.Time) {
 	at := now.Sub(l.epoch)
-	sh := &l.shards[maphash.String(l.seed, key)%shards]
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	state, known := sh.states[key]
-	if !known {
-		state = State(at) // which may be before the zero state
-		if len(sh.states) >= sh.sweepAt {
-			sh.sweep(at)
-		}
-	}
-	sh.states[key] = max(state, State(at)) + State(min(max(worth, 0), maxRefill))
-}
-
-// sweep drops keys whose allowance is full again, and runs again when the shard has doubled: its cost per
-// request stays constant.
-func (s *shard) sweep(now time.Duration) {
-	for id, state := range s.states {
-		if state.full(now) {
-			delete(s.states, id)
-		}
-	}
-	s.sweepAt = max(sweepFrom, 2*len(s.states))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.states[key] = max(l.state(key, at), State(at)) + State(min(max(worth, 0), maxRefill))
 }

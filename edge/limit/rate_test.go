@@ -162,13 +162,9 @@ func TestFullEntriesAreDropped(t *testing.T) {
 		now = now.Add(time.Millisecond)
 		l.Allow(account.Key{ID: fmt.Sprint("key", i)}, now)
 	}
-	kept := 0
-	for i := range l.shards {
-		kept += len(l.shards[i].states)
-	}
-	// 1,000 keys are not full at any time; a shard may hold twice what it kept at its last sweep, or
-	// sweepFrom.
-	if limit := 2 * shards * sweepFrom; kept > limit {
+	kept := len(l.states)
+	// 1,000 keys are not full at any time; the table may hold twice what it kept at its last sweep.
+	if limit := 128 * sweepFrom; kept > limit {
 		t.Errorf("%d entries are kept, want at most %d", kept, limit)
 	}
 	if l.Allow(busy, now).Allowed {
