@@ -42,7 +42,7 @@ type Mirror struct {
 	box  *secretbox.Box
 	sign *signing.Keys
 	log  zerolog.Logger
-	now  atomic.Pointer[snapshot]
+	now  atomic.Pointer[snapshot] // an empty one at first
 
 	// Until when the entries of the two buckets were seen.
 	accounts, keys natsconf.Freshness
@@ -101,10 +101,12 @@ func (s *snapshot) find() *index {
 // New returns a mirror that knows no key until it is served.
 func New(c *natsconf.Conn, key secretbox.Master, log zerolog.Logger) *Mirror {
 	ring, _ := key.(*secretbox.Ring)
-	return &Mirror{
+	m := &Mirror{
 		conn: c, ring: ring, box: key.Box(record.SecretUse), sign: signing.New(key), log: log,
 		loaded: make(chan struct{}),
 	}
+	m.now.Store(&snapshot{})
+	return m
 }
 
 // errUnknownYet: the key is not known, and may have been made since the store was last seen. It is not waited
@@ -122,10 +124,10 @@ func (m *Mirror) Lookup(secret string) (account.Principal, error) {
 	}
 	// before the snapshot: one that ends the doubt is taken then
 	inDoubt, blind := m.InDoubt(), !m.BlindSince().IsZero()
-	s := m.now.Load()
-	if s == nil {
+	if !m.Ready() {
 		return account.Principal{}, account.ErrNotReady
 	}
+	s := m.now.Load()
 	if len(s.newer) > 0 && s.newer[d.EntryV1()] {
 		return account.Principal{}, natsconf.ErrNewer
 	}
@@ -137,11 +139,12 @@ func (m *Mirror) Lookup(secret string) (account.Principal, error) {
 	if !ok {
 		return account.Principal{}, unknown
 	}
-	if !k.RevokedAt.IsZero() {
+	switch k.State(m.clock()) {
+	case account.KeyRevoked:
 		return account.Principal{}, account.ErrRevokedKey
-	}
-	if !k.ExpiresAt.IsZero() && !m.clock().Before(k.ExpiresAt) {
+	case account.KeyExpired:
 		return account.Principal{}, &account.ExpiredKeyError{At: k.ExpiresAt, Rolled: k.ReplacedBy != ""}
+	case account.KeyActive, account.KeyRolled:
 	}
 	if s.newer[k.Account] {
 		return account.Principal{}, natsconf.ErrNewer
@@ -167,11 +170,7 @@ func (m *Mirror) SeenSince(t time.Time) bool { return m.accounts.SeenSince(t) &&
 
 // Account returns an account by its id, or the rest of one that was deleted.
 func (m *Mirror) Account(id string) (account.Account, bool) {
-	s := m.now.Load()
-	if s == nil {
-		return account.Account{}, false
-	}
-	a, ok := s.accounts[id]
+	a, ok := m.now.Load().accounts[id]
 	if !ok {
 		return account.Account{}, false
 	}
@@ -193,31 +192,19 @@ func (m *Mirror) SigningSecrets(id string) ([]string, bool) {
 
 // Keys returns the keys of an account, oldest first. The caller does not change them.
 func (m *Mirror) Keys(account string) []account.Key {
-	s := m.now.Load()
-	if s == nil {
-		return nil
-	}
-	return s.find().keys[account]
+	return m.now.Load().find().keys[account]
 }
 
 // AccountsOf returns the accounts that somebody is a member of, by name. The caller does not change them.
 func (m *Mirror) AccountsOf(network, subject string) []account.Account {
-	s := m.now.Load()
-	if s == nil {
-		return nil
-	}
-	return s.find().accounts[access.Identity{Network: network, Subject: subject}]
+	return m.now.Load().find().accounts[access.Identity{Network: network, Subject: subject}]
 }
 
 // Accounts returns accounts by name, at most the given number, that follow the one named after; more reports
 // that others follow. If text is not empty they are those whose name contains it, whatever the case, or whose
 // id it is. The caller does not change them.
 func (m *Mirror) Accounts(text, after string, limit int) (found []account.Account, more bool) {
-	s := m.now.Load()
-	if s == nil {
-		return nil, false
-	}
-	all := s.find().byName
+	all := m.now.Load().find().byName
 	from, is := slices.BinarySearchFunc(all, after, func(a account.Account, name string) int {
 		return cmp.Compare(a.Name, name)
 	})
@@ -245,7 +232,14 @@ func (m *Mirror) clock() time.Time {
 }
 
 // Ready reports whether the mirror has seen everything once.
-func (m *Mirror) Ready() bool { return m.now.Load() != nil }
+func (m *Mirror) Ready() bool {
+	select {
+	case <-m.loaded:
+		return true
+	default:
+		return false
+	}
+}
 
 // BlindSince returns since when changes may not be seen, for instance while the connection is lost or the
 // buckets have no leader; zero while the snapshot matches the store.
@@ -357,8 +351,8 @@ func (m *Mirror) putAccount(next *snapshot, e jetstream.KeyValueEntry) error {
 // before returns an account as it was seen last.
 func (m *Mirror) before(next *snapshot, id string) (*account.Account, bool) {
 	old, ok := next.accounts[id]
-	if s := m.now.Load(); !ok && s != nil {
-		old, ok = s.accounts[id]
+	if !ok {
+		old, ok = m.now.Load().accounts[id]
 	}
 	return old, ok
 }
@@ -376,8 +370,8 @@ func (m *Mirror) putKey(next *snapshot, e jetstream.KeyValueEntry) error {
 // was seen.
 func (m *Mirror) standing(next *snapshot, d secrets.Digest, k *account.Key) *account.Key {
 	old, ok := next.keys[d]
-	if s := m.now.Load(); !ok && s != nil {
-		old, ok = s.keys[d]
+	if !ok {
+		old, ok = m.now.Load().keys[d]
 	}
 	if ok && k.Revives(*old) {
 		m.log.Error().Str("key", k.ID).Msg("a key that had ended came back as it was before; it stays ended")
