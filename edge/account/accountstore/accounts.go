@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
@@ -32,13 +31,12 @@ func (s accounts) SetQuota(ctx context.Context, by access.Actor, id string, quot
 		return input.Wrong("quota", "%d is below zero; give a number of sessions, for example 5000, or 0 "+
 			"for the service's default", quota)
 	}
-	_, err := s.change(ctx, by, id, access.ActionOperate, func(a *account.Account, _ time.Time) (effect,
-		error) {
+	_, err := s.change(ctx, by, id, access.ActionOperate, func(a *account.Account) (audit.Record, error) {
 		if a.Quota == quota {
-			return effect{}, errUnchanged
+			return audit.Record{}, errUnchanged
 		}
-		d := effect{
-			what: audit.QuotaSet, detail: map[string]string{
+		d := audit.Record{
+			What: audit.QuotaSet, Detail: map[string]string{
 				"from": strconv.FormatInt(a.Quota, 10), "to": strconv.FormatInt(quota, 10),
 			},
 		}

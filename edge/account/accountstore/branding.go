@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
@@ -25,18 +24,17 @@ func (s accounts) SetReturnURL(ctx context.Context, by access.Actor, id, to stri
 	if err := input.ReturnURL("return_url", to); err != nil {
 		return err
 	}
-	_, err := s.change(ctx, by, id, access.ActionBranding, func(a *account.Account, _ time.Time) (effect,
-		error) {
+	_, err := s.change(ctx, by, id, access.ActionBranding, func(a *account.Account) (audit.Record, error) {
 		if a.ReturnURL == to {
-			return effect{}, errUnchanged
+			return audit.Record{}, errUnchanged
 		}
-		d := effect{what: audit.ReturnURLSet, detail: map[string]string{"from": a.ReturnURL, "to": to}}
+		d := audit.Record{What: audit.ReturnURLSet, Detail: map[string]string{"from": a.ReturnURL, "to": to}}
 		if site := origin.Of(to); to != "" && !slices.Contains(a.ReturnOrigins, site) {
 			if by.Kind != access.ActorOperator || len(a.ReturnOrigins) >= input.MaxOrigins {
-				return effect{}, notAllowedOrigin(site, a.ReturnOrigins)
+				return audit.Record{}, notAllowedOrigin(site, a.ReturnOrigins)
 			}
 			a.ReturnOrigins = append(slices.Clone(a.ReturnOrigins), site)
-			d.detail["allowed"] = site
+			d.Detail["allowed"] = site
 		}
 		a.ReturnURL = to
 		return d, nil
@@ -60,17 +58,16 @@ func (s accounts) SetReturnOrigins(ctx context.Context, by access.Actor, id stri
 	if err != nil {
 		return err
 	}
-	_, err = s.change(ctx, by, id, access.ActionBranding, func(a *account.Account, _ time.Time) (effect,
-		error) {
+	_, err = s.change(ctx, by, id, access.ActionBranding, func(a *account.Account) (audit.Record, error) {
 		if slices.Equal(a.ReturnOrigins, origins) {
-			return effect{}, errUnchanged
+			return audit.Record{}, errUnchanged
 		}
 		if used := origin.Of(a.ReturnURL); a.ReturnURL != "" && !slices.Contains(origins, used) {
-			return effect{}, input.Wrong("return_origins", "the link back leads to %s; change the link "+
-				"before you remove that site", used)
+			return audit.Record{}, input.Wrong("return_origins", "the link back leads to %s; change the "+
+				"link before you remove that site", used)
 		}
-		d := effect{
-			what: audit.ReturnOriginsSet, detail: map[string]string{
+		d := audit.Record{
+			What: audit.ReturnOriginsSet, Detail: map[string]string{
 				"from": strings.Join(a.ReturnOrigins, " "), "to": strings.Join(origins, " "),
 			},
 		}
@@ -87,12 +84,11 @@ func (s accounts) SetColour(ctx context.Context, by access.Actor, id, colour str
 	if err != nil {
 		return err
 	}
-	_, err = s.change(ctx, by, id, access.ActionBranding, func(a *account.Account, _ time.Time) (effect,
-		error) {
+	_, err = s.change(ctx, by, id, access.ActionBranding, func(a *account.Account) (audit.Record, error) {
 		if a.Colour == colour {
-			return effect{}, errUnchanged
+			return audit.Record{}, errUnchanged
 		}
-		d := effect{what: audit.ColourSet, detail: map[string]string{"from": a.Colour, "to": colour}}
+		d := audit.Record{What: audit.ColourSet, Detail: map[string]string{"from": a.Colour, "to": colour}}
 		a.Colour = colour
 		return d, nil
 	})
@@ -128,13 +124,12 @@ func (s accounts) SetLook(ctx context.Context, by access.Actor, id string, to Lo
 		}
 		*c.colour = &colour
 	}
-	_, err := s.change(ctx, by, id, access.ActionBranding, func(a *account.Account, _ time.Time) (effect,
-		error) {
+	_, err := s.change(ctx, by, id, access.ActionBranding, func(a *account.Account) (audit.Record, error) {
 		detail := to.apply(a)
 		if len(detail) == 0 {
-			return effect{}, errUnchanged
+			return audit.Record{}, errUnchanged
 		}
-		return effect{what: audit.LookSet, detail: detail}, nil
+		return audit.Record{What: audit.LookSet, Detail: detail}, nil
 	})
 	return err
 }
@@ -186,8 +181,7 @@ func (s accounts) SetBinding(ctx context.Context, by access.Actor, id string, to
 		return input.Wrong("max_users", "%d is out of range; use 1 to %d, or 0 for any number", *to.MaxUsers,
 			MaxUsersLimit)
 	}
-	_, err := s.change(ctx, by, id, access.ActionBranding, func(a *account.Account, _ time.Time) (effect,
-		error) {
+	_, err := s.change(ctx, by, id, access.ActionBranding, func(a *account.Account) (audit.Record, error) {
 		detail := map[string]string{}
 		if to.Level != nil && *to.Level != a.Level {
 			detail["from"], detail["to"] = string(a.Level), string(*to.Level)
@@ -198,9 +192,9 @@ func (s accounts) SetBinding(ctx context.Context, by access.Actor, id string, to
 			a.MaxUsers = *to.MaxUsers
 		}
 		if len(detail) == 0 {
-			return effect{}, errUnchanged
+			return audit.Record{}, errUnchanged
 		}
-		return effect{what: audit.BindingSet, detail: detail}, nil
+		return audit.Record{What: audit.BindingSet, Detail: detail}, nil
 	})
 	return err
 }

@@ -30,11 +30,11 @@ func (s members) CreateInvite(ctx context.Context, by access.Actor, id string, r
 		return "", account.Invite{}, err
 	}
 	secret, digest := secrets.NewToken()
-	_, err = s.change(ctx, by, id, access.ActionMembers, func(a *account.Account, now time.Time) (effect,
-		error) {
+	_, err = s.change(ctx, by, id, access.ActionMembers, func(a *account.Account) (audit.Record, error) {
+		now := s.log.Instant()
 		a.Invites = s.OpenInvites(ctx, *a)
 		if a.Full() {
-			return effect{}, account.ErrFull
+			return audit.Record{}, account.ErrFull
 		}
 		i = account.Invite{
 			ID: record.InviteID(digest), Role: role, For: whom, By: by.String(), CreatedAt: now,
@@ -42,10 +42,10 @@ func (s members) CreateInvite(ctx context.Context, by access.Actor, id string, r
 			Maker: by.Maker(),
 		}
 		if i.ExpiresAt, err = s.inviteEnd(ctx, *a, i); err != nil {
-			return effect{}, err
+			return audit.Record{}, err
 		}
 		a.Invites = append(a.Invites, i)
-		return effect{what: audit.InviteCreated, on: i.ID, detail: map[string]string{
+		return audit.Record{What: audit.InviteCreated, On: i.ID, Detail: map[string]string{
 			"role": string(role), "for": whom, "until": entry.Stamp(i.ExpiresAt),
 		}}, nil
 	})
@@ -90,25 +90,25 @@ func (s members) AcceptInvite(ctx context.Context, token string, m account.Membe
 		return account.Account{}, err
 	}
 	id, digest, _ := splitInvite(token)
-	a, err := s.change(ctx, m.Actor(), id, access.ActionInvited, func(a *account.Account,
-		now time.Time) (effect, error) {
+	join := func(a *account.Account) (audit.Record, error) {
 		if a.MemberIndex(m.Network, m.Subject) >= 0 {
-			return effect{}, account.ErrAlreadyMember
+			return audit.Record{}, account.ErrAlreadyMember
 		}
-		i, err := a.OpenInvite(digest, now)
+		i, err := a.OpenInvite(digest, s.log.Instant())
 		if err == nil {
 			_, err = s.inviteEnd(ctx, *a, i)
 		}
 		if err != nil {
-			return effect{}, err
+			return audit.Record{}, err
 		}
 		m.Role = i.Role
 		a.Invites = slices.DeleteFunc(a.Invites,
 			func(other account.Invite) bool { return other.Digest == digest })
 		a.Members, err = a.Admit(m)
-		return effect{what: audit.MemberJoined, on: m.Identity().String(),
-			detail: map[string]string{"name": m.Name, "role": string(m.Role), "invite": i.ID}}, err
-	})
+		return audit.Record{What: audit.MemberJoined, On: m.Identity().String(),
+			Detail: map[string]string{"name": m.Name, "role": string(m.Role), "invite": i.ID}}, err
+	}
+	a, err := s.change(ctx, m.Actor(), id, access.ActionInvited, join)
 	if errors.Is(err, account.ErrNoAccount) {
 		return account.Account{}, account.ErrNoInvite
 	}
@@ -118,14 +118,13 @@ func (s members) AcceptInvite(ctx context.Context, token string, m account.Membe
 // WithdrawInvite withdraws an invite. Its errors are ErrNoInvite, ErrNoAccount and ErrNotAllowed.
 func (s members) WithdrawInvite(ctx context.Context, by access.Actor, id, invite string) (account.Account,
 	error) {
-	return s.changeNow(ctx, by, id, access.ActionMembers, func(
-		a *account.Account, _ time.Time) (effect, error) {
+	return s.changeNow(ctx, by, id, access.ActionMembers, func(a *account.Account) (audit.Record, error) {
 		i := slices.IndexFunc(a.Invites, func(i account.Invite) bool { return i.ID == invite })
 		if i < 0 {
-			return effect{}, fmt.Errorf("%w: %q", account.ErrNoInvite, invite)
+			return audit.Record{}, fmt.Errorf("%w: %q", account.ErrNoInvite, invite)
 		}
-		d := effect{
-			what: audit.InviteWithdrawn, on: invite, detail: map[string]string{
+		d := audit.Record{
+			What: audit.InviteWithdrawn, On: invite, Detail: map[string]string{
 				"role": string(a.Invites[i].Role), "for": a.Invites[i].For,
 			},
 		}
@@ -185,13 +184,12 @@ func splitInvite(token string) (id, digest string, ok bool) {
 // withdrawInvitesOf removes the invites of a revoked login link from the account's record. They let nobody in
 // any more, whether that is written or not, so a record of a newer build is left to that build.
 func (s members) withdrawInvitesOf(ctx context.Context, by access.Actor, id, link string) error {
-	_, err := s.change(ctx, by, id, access.ActionMembers, func(a *account.Account, _ time.Time) (effect,
-		error) {
+	_, err := s.change(ctx, by, id, access.ActionMembers, func(a *account.Account) (audit.Record, error) {
 		n := dropInvites(a, access.Identity{Subject: link})
 		if n == 0 {
-			return effect{}, errUnchanged
+			return audit.Record{}, errUnchanged
 		}
-		return effect{what: audit.InviteWithdrawn, on: link, detail: map[string]string{
+		return audit.Record{What: audit.InviteWithdrawn, On: link, Detail: map[string]string{
 			"invites_withdrawn": some(n),
 		}}, nil
 	})

@@ -103,8 +103,10 @@ func (s keys) CreateKey(ctx context.Context, by access.Actor, id string, o accou
 		return "", account.Key{}, err
 	}
 	secret, d, k := newKey(o, id, now)
-	detail := map[string]string{"name": k.Name, "mode": k.Mode(), "expires_at": entry.Stamp(k.ExpiresAt)}
-	last, err := s.log.Draft(ctx, by, id, audit.KeyCreated, k.ID, detail)
+	last, err := s.log.Draft(ctx, audit.Record{
+		Account: id, Who: by, What: audit.KeyCreated, On: k.ID,
+		Detail: map[string]string{"name": k.Name, "mode": k.Mode(), "expires_at": entry.Stamp(k.ExpiresAt)},
+	})
 	if err != nil {
 		return "", account.Key{}, err
 	}
@@ -194,9 +196,11 @@ func (s keys) RollKey(ctx context.Context, by access.Actor, accountID, id string
 		}, old.Account, now)
 		next.Replaces = old.ID
 		old.Key.Key = old.Retired(next.ID, now, grace)
-		detail := map[string]string{"into": next.ID, "until": entry.Stamp(cmp.Or(old.RevokedAt,
-			old.ExpiresAt))}
-		if old.Last, err = s.log.Draft(ctx, by, old.Account, audit.KeyWasRolled, old.ID, detail); err != nil {
+		until := entry.Stamp(cmp.Or(old.RevokedAt, old.ExpiresAt))
+		if old.Last, err = s.log.Draft(ctx, audit.Record{
+			Account: old.Account, Who: by, What: audit.KeyWasRolled, On: old.ID,
+			Detail: map[string]string{"into": next.ID, "until": until},
+		}); err != nil {
 			return err
 		}
 		if err = counted(); err != nil {
@@ -256,8 +260,10 @@ func (s keys) RevokeKey(ctx context.Context, by access.Actor, accountID, name st
 			return cmp.Or(s.log.Repair(ctx, k.Last), errUnchanged)
 		}
 		k.RevokedAt = s.log.Instant()
-		if k.Last, err = s.log.Follow(ctx, k.Last, by, k.Account, audit.KeyWasRevoked, k.ID,
-			map[string]string{"name": k.Name}); err != nil {
+		if k.Last, err = s.log.Follow(ctx, k.Last, audit.Record{
+			Account: k.Account, Who: by, What: audit.KeyWasRevoked, On: k.ID,
+			Detail: map[string]string{"name": k.Name},
+		}); err != nil {
 			return err
 		}
 		data, err := k.Encode()

@@ -64,7 +64,7 @@ type renaming struct {
 	account  record.Account // with its new name
 	revision uint64         // of the account as it was read
 	name     nameEntry
-	effect   effect
+	did      audit.Record
 }
 
 // planRename reads what a rename depends on, and judges all of it but the look of the name. It is called once
@@ -86,7 +86,7 @@ func (s lives) planRename(ctx context.Context, by access.Actor, id, name string,
 	if err := record.AccountRewritable(e.Value); err != nil {
 		return r, fmt.Errorf("rename account %s: %w", id, err)
 	}
-	r.effect, err = applyName(&r.account, r.to, by, now)
+	r.did, err = applyName(&r.account, r.to, by, now)
 	return r, err
 }
 
@@ -95,7 +95,7 @@ func (s lives) storeRename(ctx context.Context, by access.Actor, r *renaming, me
 	if r.name.id == r.account.ID { // it takes back the name that it was made with
 		r.account.LeadsTo = ""
 	}
-	data, err := s.encode(ctx, by, &r.account, r.effect)
+	data, err := s.encode(ctx, by, &r.account, r.did)
 	if err != nil {
 		return err
 	}
@@ -103,10 +103,10 @@ func (s lives) storeRename(ctx context.Context, by access.Actor, r *renaming, me
 }
 
 // applyName changes the name of an account to one that it may have. The error is an *input.Error.
-func applyName(a *record.Account, r requestedName, by access.Actor, now time.Time) (effect, error) {
+func applyName(a *record.Account, r requestedName, by access.Actor, now time.Time) (audit.Record, error) {
 	if a.Name == r.name {
 		a.Granted = true
-		return effect{what: audit.NameGranted, detail: map[string]string{"name": r.name}}, nil
+		return audit.Record{What: audit.NameGranted, Detail: map[string]string{"name": r.name}}, nil
 	}
 	kept := 0
 	for _, f := range a.Former {
@@ -115,15 +115,15 @@ func applyName(a *record.Account, r requestedName, by access.Actor, now time.Tim
 		}
 	}
 	if kept >= maxFormer && by.Kind != access.ActorOperator {
-		return effect{}, input.Wrong("name", "%d former names are already kept for this account, which is "+
-			"the limit; take one of them back, or ask the operator", kept)
+		return audit.Record{}, input.Wrong("name", "%d former names are already kept for this account, "+
+			"which is the limit; take one of them back, or ask the operator", kept)
 	}
 	until := now.Add(naming.Kept)
-	d := effect{what: audit.AccountRenamed, detail: map[string]string{
+	d := audit.Record{What: audit.AccountRenamed, Detail: map[string]string{
 		"from": a.Name, "to": r.name, "kept_until": entry.Stamp(until), "granted": grantedText(r.granted),
 	}}
 	if !a.VerifiedAt.IsZero() {
-		d.detail["verified_lost"] = "yes"
+		d.Detail["verified_lost"] = "yes"
 	}
 	a.Former = append(slices.DeleteFunc(slices.Clone(a.Former), func(f naming.Former) bool {
 		return f.Name == r.name || f.Name == a.Name
@@ -146,16 +146,16 @@ func (s lives) Disable(ctx context.Context, by access.Actor, id, reason string) 
 	if err := input.Text("reason", reason, input.ReasonBytes); err != nil {
 		return account.Account{}, err
 	}
-	return s.changeNow(ctx, by, id, access.ActionOperate, func(
-		a *account.Account, now time.Time) (effect, error) {
+	return s.changeNow(ctx, by, id, access.ActionOperate, func(a *account.Account) (audit.Record, error) {
+		now := s.log.Instant()
 		if a.Barred() && a.DisabledReason == reason {
-			return effect{}, errUnchanged
+			return audit.Record{}, errUnchanged
 		}
 		if !a.Barred() {
 			a.DisabledAt = after(a.DeleteAskedAt, now)
 		}
 		a.DisabledReason = reason
-		return effect{what: audit.AccountDisabled, detail: map[string]string{"reason": reason}}, nil
+		return audit.Record{What: audit.AccountDisabled, Detail: map[string]string{"reason": reason}}, nil
 	})
 }
 
@@ -174,15 +174,15 @@ var ErrDeletionAsked = errors.New("its deletion was requested; cancel that first
 // Enable puts a disabled account back into service. A repeat is harmless. Its errors are ErrDeletionAsked,
 // ErrNoAccount and ErrNotAllowed.
 func (s lives) Enable(ctx context.Context, by access.Actor, id string) (account.Account, error) {
-	return s.change(ctx, by, id, access.ActionOperate, func(a *account.Account, _ time.Time) (effect, error) {
+	return s.change(ctx, by, id, access.ActionOperate, func(a *account.Account) (audit.Record, error) {
 		switch {
 		case !a.Barred() && !a.DeleteAskedAt.IsZero():
-			return effect{}, ErrDeletionAsked
+			return audit.Record{}, ErrDeletionAsked
 		case !a.Barred():
-			return effect{}, errUnchanged
+			return audit.Record{}, errUnchanged
 		}
 		a.DisabledAt, a.DisabledReason = a.DeleteAskedAt, ""
-		return effect{what: audit.AccountEnabled}, nil
+		return audit.Record{What: audit.AccountEnabled}, nil
 	})
 }
 
@@ -190,17 +190,17 @@ func (s lives) Enable(ctx context.Context, by access.Actor, id string) (account.
 // restored before. A repeat is harmless, and begins no new grace. Its errors are ErrNoAccount, ErrNotAllowed
 // and account.ErrDisabled.
 func (s lives) AskDeletion(ctx context.Context, by access.Actor, id string) (account.Account, error) {
-	return s.changeNow(ctx, by, id, access.ActionAccount, func(
-		a *account.Account, now time.Time) (effect, error) {
+	return s.changeNow(ctx, by, id, access.ActionAccount, func(a *account.Account) (audit.Record, error) {
+		now := s.log.Instant()
 		if !a.DeleteAskedAt.IsZero() {
-			return effect{}, errUnchanged
+			return audit.Record{}, errUnchanged
 		}
 		a.DeleteAskedAt = after(a.DisabledAt, now)
 		if a.DisabledAt.IsZero() {
 			a.DisabledAt = a.DeleteAskedAt
 		}
-		return effect{
-			what: audit.DeletionAsked, detail: map[string]string{"at": entry.Stamp(a.DeletesAt())},
+		return audit.Record{
+			What: audit.DeletionAsked, Detail: map[string]string{"at": entry.Stamp(a.DeletesAt())},
 		}, nil
 	})
 }
@@ -209,15 +209,15 @@ func (s lives) AskDeletion(ctx context.Context, by access.Actor, id string) (acc
 // only an operator restores it. A repeat is harmless. Its errors are ErrNoAccount, ErrNotAllowed and
 // account.ErrDisabled.
 func (s lives) Restore(ctx context.Context, by access.Actor, id string) (account.Account, error) {
-	return s.change(ctx, by, id, access.ActionRestore, func(a *account.Account, _ time.Time) (effect, error) {
+	return s.change(ctx, by, id, access.ActionRestore, func(a *account.Account) (audit.Record, error) {
 		if a.DeleteAskedAt.IsZero() {
-			return effect{}, errUnchanged
+			return audit.Record{}, errUnchanged
 		}
 		if !a.Barred() {
 			a.DisabledAt = time.Time{}
 		}
 		a.DeleteAskedAt = time.Time{}
-		return effect{what: audit.AccountRestored}, nil
+		return audit.Record{What: audit.AccountRestored}, nil
 	})
 }
 
@@ -226,20 +226,20 @@ func (s lives) Restore(ctx context.Context, by access.Actor, id string) (account
 // ErrNoAccount, ErrNotAllowed and an *input.Error.
 func (s lives) SetVerified(ctx context.Context, by access.Actor, id, name string,
 	verified bool) (account.Account, error) {
-	return s.change(ctx, by, id, access.ActionOperate, func(
-		a *account.Account, now time.Time) (effect, error) {
+	return s.change(ctx, by, id, access.ActionOperate, func(a *account.Account) (audit.Record, error) {
+		now := s.log.Instant()
 		switch {
 		case a.VerifiedAt.IsZero() != verified:
-			return effect{}, errUnchanged
+			return audit.Record{}, errUnchanged
 		case !verified:
 			a.VerifiedAt = time.Time{}
-			return effect{what: audit.NameUnverified}, nil
+			return audit.Record{What: audit.NameUnverified}, nil
 		case a.Name != name:
-			return effect{}, input.Wrong("name",
+			return audit.Record{}, input.Wrong("name",
 				"the account is now called %q; check it before you verify that name", a.Name)
 		}
 		a.VerifiedAt = now
-		return effect{what: audit.NameVerified, detail: map[string]string{"name": a.Name}}, nil
+		return audit.Record{What: audit.NameVerified, Detail: map[string]string{"name": a.Name}}, nil
 	})
 }
 

@@ -50,7 +50,8 @@ func (s *Store) DeleteAccount(ctx context.Context, by access.Actor, id string, d
 		return Deletion{}, err
 	}
 	if a.DeletedAt.IsZero() && !dry {
-		if _, err := s.change(ctx, by, id, access.ActionOperate, d.strip); err != nil {
+		strip := func(a *account.Account) (audit.Record, error) { return d.strip(a, s.log.Instant()), nil }
+		if _, err := s.change(ctx, by, id, access.ActionOperate, strip); err != nil {
 			return Deletion{}, err
 		}
 	}
@@ -59,7 +60,7 @@ func (s *Store) DeleteAccount(ctx context.Context, by access.Actor, id string, d
 }
 
 // strip reduces an account to what its last callbacks need, and its name for people who read about it.
-func (d *Deletion) strip(a *account.Account, now time.Time) (effect, error) {
+func (d *Deletion) strip(a *account.Account, now time.Time) audit.Record {
 	d.Members, d.Invites = len(a.Members), len(a.Invites)
 	a.DeletedAt, a.Members, a.Invites, a.Branding = now, nil, nil, branding.Branding{}
 	a.NoticeURL = ""
@@ -68,10 +69,10 @@ func (d *Deletion) strip(a *account.Account, now time.Time) (effect, error) {
 			a.Secrets[i].ExpiresAt = d.SignsUntil
 		}
 	}
-	return effect{what: audit.AccountDeleted, detail: map[string]string{
+	return audit.Record{What: audit.AccountDeleted, Detail: map[string]string{
 		"name": a.Name, "asked_at": entry.Stamp(a.DeleteAskedAt), "members": some(d.Members),
 		"invites": some(d.Invites), "signs_until": entry.Stamp(d.SignsUntil),
-	}}, nil
+	}}
 }
 
 // signsUntil returns when the last existing outcome leaves the store.
@@ -126,12 +127,12 @@ func (s *Store) endDue(ctx context.Context, id string) (err error) {
 	if d.SignsUntil, err = s.signsUntil(ctx); err != nil {
 		return err
 	}
-	_, err = s.change(ctx, grace, id, access.ActionOperate, func(a *account.Account,
-		now time.Time) (effect, error) {
+	_, err = s.change(ctx, grace, id, access.ActionOperate, func(a *account.Account) (audit.Record, error) {
+		now := s.log.Instant()
 		if !a.Due(now) {
-			return effect{}, errUnchanged
+			return audit.Record{}, errUnchanged
 		}
-		return d.strip(a, now)
+		return d.strip(a, now), nil
 	})
 	if errors.Is(err, account.ErrNoAccount) {
 		return nil // another process was first, and revokes its keys

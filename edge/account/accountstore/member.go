@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -32,10 +31,10 @@ func (s members) AddMember(ctx context.Context, by access.Actor, id string,
 	if err != nil {
 		return account.Account{}, err
 	}
-	return s.change(ctx, by, id, access.ActionMembers, func(a *account.Account, _ time.Time) (effect, error) {
+	return s.change(ctx, by, id, access.ActionMembers, func(a *account.Account) (audit.Record, error) {
 		all, err := a.Admit(m)
 		a.Members = all
-		return effect{what: audit.MemberAdded, on: m.Identity().String(), detail: m.Detail()}, err
+		return audit.Record{What: audit.MemberAdded, On: m.Identity().String(), Detail: m.Detail()}, err
 	})
 }
 
@@ -47,25 +46,24 @@ func (s members) SetRole(ctx context.Context, by access.Actor, id, network, subj
 	if err := input.Role(role); err != nil {
 		return account.Account{}, err
 	}
-	return s.changeNow(ctx, by, id, access.ActionMembers, func(
-		a *account.Account, _ time.Time) (effect, error) {
+	return s.changeNow(ctx, by, id, access.ActionMembers, func(a *account.Account) (audit.Record, error) {
 		i := a.Find(access.Identity{Network: network, Subject: subject})
 		if i < 0 {
-			return effect{}, account.ErrNoMember
+			return audit.Record{}, account.ErrNoMember
 		}
 		m := &a.Members[i]
 		if m.Role == role {
-			return effect{}, errUnchanged
+			return audit.Record{}, errUnchanged
 		}
-		d := effect{
-			what: audit.RoleChanged, on: m.Identity().String(), detail: map[string]string{
+		d := audit.Record{
+			What: audit.RoleChanged, On: m.Identity().String(), Detail: map[string]string{
 				"name": m.Name, "from": string(m.Role), "to": string(role),
 			},
 		}
 		was := m.Role
 		m.Role = role
 		if !role.May(access.ActionMembers) {
-			d.detail["invites_withdrawn"] = some(dropInvites(a, m.Identity()))
+			d.Detail["invites_withdrawn"] = some(dropInvites(a, m.Identity()))
 		}
 		return d, a.StillOwned(was)
 	})
@@ -79,7 +77,7 @@ func (s members) RemoveMember(ctx context.Context, by access.Actor, id, network,
 	if by.Kind == access.ActorMember && by.Maker().Is(who) {
 		action = access.ActionView
 	}
-	return s.changeNow(ctx, by, id, action, func(a *account.Account, _ time.Time) (effect, error) {
+	return s.changeNow(ctx, by, id, action, func(a *account.Account) (audit.Record, error) {
 		d, _, err := leave(a, who)
 		return d, err
 	})
@@ -155,9 +153,9 @@ func (s members) move(ctx context.Context, by access.Actor, source, target *load
 	if target.record.Members, err = target.record.Admit(m); err != nil {
 		return m, fmt.Errorf("%s: %w", target.record.Name, err)
 	}
-	left.what, left.detail["to"] = audit.MemberMovedOut, target.record.ID
-	came := effect{what: audit.MemberMovedIn, on: left.on, detail: m.Detail()}
-	came.detail["from"] = source.record.ID
+	left.What, left.Detail["to"] = audit.MemberMovedOut, target.record.ID
+	came := audit.Record{What: audit.MemberMovedIn, On: left.On, Detail: m.Detail()}
+	came.Detail["from"] = source.record.ID
 	out, err := s.message(ctx, by, source, left)
 	if err != nil {
 		return m, err
@@ -171,7 +169,7 @@ func (s members) move(ctx context.Context, by access.Actor, source, target *load
 }
 
 // message returns the message that stores an account with the record of a change.
-func (s members) message(ctx context.Context, by access.Actor, l *loaded, d effect) (*nats.Msg, error) {
+func (s members) message(ctx context.Context, by access.Actor, l *loaded, d audit.Record) (*nats.Msg, error) {
 	data, err := s.encode(ctx, by, &l.record, d)
 	if err != nil {
 		return nil, err
@@ -180,15 +178,15 @@ func (s members) message(ctx context.Context, by access.Actor, l *loaded, d effe
 }
 
 // leave removes somebody from the members, with the invites that they have made.
-func leave(a *account.Account, who access.Identity) (effect, account.Member, error) {
+func leave(a *account.Account, who access.Identity) (audit.Record, account.Member, error) {
 	i := a.Find(who)
 	if i < 0 {
-		return effect{}, account.Member{}, account.ErrNoMember
+		return audit.Record{}, account.Member{}, account.ErrNoMember
 	}
 	m := a.Members[i]
 	a.Members = slices.Delete(a.Members, i, i+1)
-	d := effect{what: audit.MemberRemoved, on: m.Identity().String(), detail: m.Detail()}
-	d.detail["invites_withdrawn"] = some(dropInvites(a, m.Identity()))
+	d := audit.Record{What: audit.MemberRemoved, On: m.Identity().String(), Detail: m.Detail()}
+	d.Detail["invites_withdrawn"] = some(dropInvites(a, m.Identity()))
 	return d, m, a.StillOwned(m.Role)
 }
 

@@ -328,7 +328,7 @@ func (s accounts) create(ctx context.Context, by access.Actor, r requestedName, 
 	if n.revision > 0 {
 		a.ID = account.NewID()
 	}
-	data, err := s.encode(ctx, by, a, effect{what: audit.AccountCreated, detail: map[string]string{
+	data, err := s.encode(ctx, by, a, audit.Record{What: audit.AccountCreated, Detail: map[string]string{
 		"name": a.Name, "granted": grantedText(r.granted),
 	}})
 	if err != nil {

@@ -63,18 +63,12 @@ func (s *records) readEntry(ctx context.Context,
 	return a, e, err
 }
 
-// effect is what a change did, for its record.
-type effect struct {
-	what, on string
-	detail   map[string]string
-}
-
 // errUnchanged is what an edit returns that finds nothing to do.
 var errUnchanged = errors.New("unchanged")
 
 // change is changeNow in the account's turn.
 func (s *records) change(ctx context.Context, by access.Actor, id string, action access.Action,
-	edit func(*account.Account, time.Time) (effect, error)) (account.Account, error) {
+	edit func(*account.Account) (audit.Record, error)) (account.Account, error) {
 	done, err := s.log.Turn(ctx, id)
 	if err != nil {
 		return account.Account{}, err
@@ -83,11 +77,12 @@ func (s *records) change(ctx context.Context, by access.Actor, id string, action
 	return s.changeNow(ctx, by, id, action, edit)
 }
 
-// changeNow lets edit alter an account, if the actor may, and stores it with the record of the change. It
-// starts over when another change came first, so that edit may run several times. The errors are edit's,
+// changeNow lets edit alter an account, if the actor may, and stores it with the record of the change: edit
+// returns what was done, on what, and its detail. It starts over when another change came first, so that edit
+// may run several times. The errors are edit's,
 // ErrNoAccount, ErrNotAllowed, and that of a record that a newer build has written.
 func (s *records) changeNow(ctx context.Context, by access.Actor, id string, action access.Action,
-	edit func(*account.Account, time.Time) (effect, error)) (account.Account, error) {
+	edit func(*account.Account) (audit.Record, error)) (account.Account, error) {
 	var a record.Account
 	err := natsconf.Retry(ctx, func() (err error) {
 		var e entry.Entry
@@ -97,15 +92,15 @@ func (s *records) changeNow(ctx context.Context, by access.Actor, id string, act
 		if err != nil {
 			return err
 		}
-		d, err := edit(&a.Account, s.log.Instant())
+		d, err := edit(&a.Account)
 		if err != nil {
 			return cmp.Or(s.log.Repair(ctx, a.Last), err)
 		}
-		if err = record.AccountRewritable(e.Value); err != nil &&
-			!(audit.Record{What: d.what, Detail: d.detail}).TakesAway() {
+		if err = record.AccountRewritable(e.Value); err != nil && !d.TakesAway() {
 			return fmt.Errorf("account %s: %w", id, err)
 		}
-		if a.Last, err = s.log.Follow(ctx, a.Last, by, a.ID, d.what, d.on, d.detail); err != nil {
+		d.Account, d.Who = a.ID, by
+		if a.Last, err = s.log.Follow(ctx, a.Last, d); err != nil {
 			return err
 		}
 		data, err := a.Encode(s.box)
@@ -133,8 +128,9 @@ func unlessUnchanged(a record.Account, err error) (account.Account, error) {
 
 // encode returns an account as it is stored, with the record of a change that it gets.
 func (s *records) encode(ctx context.Context, by access.Actor, a *record.Account,
-	d effect) (_ []byte, err error) {
-	if a.Last, err = s.log.Draft(ctx, by, a.ID, d.what, d.on, d.detail); err != nil {
+	d audit.Record) (_ []byte, err error) {
+	d.Account, d.Who = a.ID, by
+	if a.Last, err = s.log.Draft(ctx, d); err != nil {
 		return nil, err
 	}
 	return a.Encode(s.box)

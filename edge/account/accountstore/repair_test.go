@@ -42,10 +42,10 @@ func dieAfter(t *testing.T, s *Store, id string, quota int64) {
 		t.Fatal(err)
 	}
 	a.Quota = quota
-	if a.Last, err = s.log.Draft(t.Context(), access.Operator("dead"), id, audit.QuotaSet, "",
-		map[string]string{
-			"to": fmt.Sprint(quota),
-		}); err != nil {
+	if a.Last, err = s.log.Draft(t.Context(), audit.Record{
+		Account: id, Who: access.Operator("dead"), What: audit.QuotaSet,
+		Detail: map[string]string{"to": fmt.Sprint(quota)},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	data, err := a.Encode(s.box)
@@ -106,8 +106,9 @@ func dieRevoking(t *testing.T, s *Store, id string) {
 		t.Fatal(err)
 	}
 	k.RevokedAt = s.log.Instant()
-	if k.Last, err = s.log.Draft(t.Context(), access.Operator("dead"), k.Account, audit.KeyWasRevoked, id,
-		nil); err != nil {
+	if k.Last, err = s.log.Draft(t.Context(), audit.Record{
+		Account: k.Account, Who: access.Operator("dead"), What: audit.KeyWasRevoked, On: id,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	data, err := k.Encode()

@@ -28,11 +28,11 @@ func (s accounts) RotateSecret(ctx context.Context, by access.Actor, id string,
 		return account.Account{}, err
 	}
 	fresh := account.Secret{Value: secrets.NewSigning()}
-	a, err := s.change(ctx, by, id, access.ActionSecrets, func(a *account.Account, now time.Time) (effect,
-		error) {
+	a, err := s.change(ctx, by, id, access.ActionSecrets, func(a *account.Account) (audit.Record, error) {
+		now := s.log.Instant()
 		signing := a.Signing(now)
 		if len(signing) > 1 {
-			return effect{}, fmt.Errorf("%w, or wait until %s", account.ErrRotating,
+			return audit.Record{}, fmt.Errorf("%w, or wait until %s", account.ErrRotating,
 				entry.Stamp(signing[1].ExpiresAt))
 		}
 		fresh.CreatedAt = now
@@ -42,8 +42,8 @@ func (s accounts) RotateSecret(ctx context.Context, by access.Actor, id string,
 			old.ExpiresAt = now.Add(overlap)
 			a.Secrets = append(a.Secrets, old)
 		}
-		return effect{what: audit.SecretRotated,
-			detail: map[string]string{"until": entry.Stamp(now.Add(overlap))}}, nil
+		return audit.Record{What: audit.SecretRotated,
+			Detail: map[string]string{"until": entry.Stamp(now.Add(overlap))}}, nil
 	})
 	switch {
 	case err == nil:
@@ -60,27 +60,26 @@ func (s accounts) RotateSecret(ctx context.Context, by access.Actor, id string,
 // EndRotation ends the overlap of a rotation now: the old secret signs no more. Its errors are
 // ErrNotRotating, ErrNoAccount and ErrNotAllowed.
 func (s accounts) EndRotation(ctx context.Context, by access.Actor, id string) (account.Account, error) {
-	return s.changeNow(ctx, by, id, access.ActionSecrets, func(
-		a *account.Account, now time.Time) (effect, error) {
+	return s.changeNow(ctx, by, id, access.ActionSecrets, func(a *account.Account) (audit.Record, error) {
+		now := s.log.Instant()
 		if len(a.Signing(now)) < 2 {
-			return effect{}, account.ErrNotRotating
+			return audit.Record{}, account.ErrNotRotating
 		}
 		a.Secrets = a.Secrets[:1]
-		return effect{what: audit.RotationEnded}, nil
+		return audit.Record{What: audit.RotationEnded}, nil
 	})
 }
 
 // SetNoticeURL sets where the account's notices are posted to; the zero URL: nowhere. They are signed with
 // its signing secrets. Its errors are ErrNoAccount and ErrNotAllowed.
 func (s accounts) SetNoticeURL(ctx context.Context, by access.Actor, id string, to urlpolicy.URL) error {
-	_, err := s.change(ctx, by, id, access.ActionNotices, func(a *account.Account, _ time.Time) (effect,
-		error) {
+	_, err := s.change(ctx, by, id, access.ActionNotices, func(a *account.Account) (audit.Record, error) {
 		if a.NoticeURL == to.String() {
-			return effect{}, errUnchanged
+			return audit.Record{}, errUnchanged
 		}
-		d := effect{what: audit.NoticesSet, detail: map[string]string{"from": hostOf(a.NoticeURL)}}
+		d := audit.Record{What: audit.NoticesSet, Detail: map[string]string{"from": hostOf(a.NoticeURL)}}
 		if to != (urlpolicy.URL{}) {
-			d.detail["to"] = to.HostPort()
+			d.Detail["to"] = to.HostPort()
 		}
 		a.NoticeURL = to.String()
 		return d, nil

@@ -222,7 +222,9 @@ func TestFullLog(t *testing.T) {
 	}
 	old := account.NewID() // whose first 99 records have aged out
 	for n := range int64(4) {
-		r, err := s.log.Draft(t.Context(), ada.Actor(), old, audit.KeyCreated, "", nil)
+		r, err := s.log.Draft(t.Context(), audit.Record{
+			Account: old, Who: ada.Actor(), What: audit.KeyCreated,
+		})
 		if full := errors.Is(err, access.ErrLogFull); full != (n == 3) {
 			t.Fatalf("with %d records: %v", n, err)
 		} else if full {

@@ -62,44 +62,40 @@ func subject(account string, number int64) string {
 
 func subjects(account string) string { return "audit." + account + ".*" }
 
-// Draft makes a record with the next free number. Its errors are access.ErrLogFull and natsconf's.
-func (l *Log) Draft(ctx context.Context, by access.Actor, account, what, on string,
-	detail map[string]string) (*Record, error) {
-	r := l.record(by, account, what, on, detail)
-	last, err := l.Last(ctx, account)
-	if most := l.mostFor(by, what); err == nil && most > 0 && last >= most {
-		err = l.checkFull(ctx, account, last, most)
+// Draft completes the record of what somebody does to an account, and gives it the next free number. Details
+// that are empty are left out. Its errors are access.ErrLogFull and natsconf's.
+func (l *Log) Draft(ctx context.Context, did Record) (*Record, error) {
+	r := l.complete(did)
+	last, err := l.Last(ctx, r.Account)
+	if most := l.mostFor(r.Who, r.What); err == nil && most > 0 && last >= most {
+		err = l.checkFull(ctx, r.Account, last, most)
 	}
 	if err != nil {
 		return nil, err
 	}
 	r.Number = last + 1
-	return r, nil
+	return &r, nil
 }
 
-// record makes a record without a number.
-func (l *Log) record(by access.Actor, account, what, on string, detail map[string]string) *Record {
-	detail = maps.Clone(detail)
-	maps.DeleteFunc(detail, func(_, v string) bool { return v == "" })
-	return &Record{
-		Version: entry.Version, ID: rand.Text(), At: l.Instant(), Account: account, Who: by,
-		What: what, On: on, Detail: detail,
-	}
+// complete returns a record as it is stored, without a number.
+func (l *Log) complete(r Record) Record {
+	r.Version, r.ID, r.At, r.Detail = entry.Version, rand.Text(), l.Instant(), maps.Clone(r.Detail)
+	maps.DeleteFunc(r.Detail, func(_, v string) bool { return v == "" })
+	return r
 }
 
 // Follow is Draft for the change of an entry, after Repair of the record of its last one. What takes a right
 // away does not wait for a log that does not answer: then its record has no number yet, and comes back as one
 // that follows the last.
-func (l *Log) Follow(ctx context.Context, last *Record, by access.Actor, account, what, on string,
-	detail map[string]string) (r *Record, err error) {
-	takesAway, soon := Record{What: what, Detail: detail}.TakesAway(), ctx
+func (l *Log) Follow(ctx context.Context, last *Record, did Record) (r *Record, err error) {
+	takesAway, soon := did.TakesAway(), ctx
 	if takesAway {
 		var cancel context.CancelFunc
 		soon, cancel = context.WithTimeout(ctx, answersWithin)
 		defer cancel()
 	}
 	if err = l.Repair(soon, last); err == nil {
-		r, err = l.Draft(soon, by, account, what, on, detail)
+		r, err = l.Draft(soon, did)
 	}
 	if err == nil || !takesAway {
 		return r, err
@@ -108,14 +104,14 @@ func (l *Log) Follow(ctx context.Context, last *Record, by access.Actor, account
 	if last != nil {
 		*r = *last
 	}
-	r.Later = append(slices.Clone(r.Later), *l.record(by, account, what, on, detail))
+	r.Later = append(slices.Clone(r.Later), l.complete(did))
 	return r, nil
 }
 
 // Room returns access.ErrLogFull if an actor's ordinary changes of an account are refused. It is for acts
 // that are recorded when they are done.
 func (l *Log) Room(ctx context.Context, by access.Actor, account string) error {
-	_, err := l.Draft(ctx, by, account, "", "", nil)
+	_, err := l.Draft(ctx, Record{Account: account, Who: by})
 	return err
 }
 
@@ -165,7 +161,7 @@ func (l *Log) Last(ctx context.Context, account string) (int64, error) {
 // numberOf returns the number of a stored record. That of a newer build has it on its subject, too: which
 // number is next, also for the revocation of a key, needs no more of it.
 func numberOf(on string, data []byte) (int64, error) {
-	r, err := decodeRecord(data)
+	r, err := Decode(data)
 	if errors.Is(err, natsconf.ErrNewer) {
 		r.Number, err = strconv.ParseInt(on[strings.LastIndexByte(on, '.')+1:], 10, 32)
 	}
@@ -214,7 +210,7 @@ func (l *Log) write(ctx context.Context, r *Record) error {
 		if !errors.Is(err, once.ErrTaken) {
 			return fmt.Errorf("write the audit log: %w", err)
 		}
-		if found, err := decodeRecord(existing.Data); isOf(found, err, r) {
+		if found, err := Decode(existing.Data); isOf(found, err, r) {
 			return nil
 		}
 		r.Number++
@@ -278,7 +274,7 @@ func (l *Log) repairLater(ctx context.Context, later []Record) error {
 	}
 	last, in := int64(0), map[string]bool{}
 	for _, m := range all {
-		r, _ := decodeRecord(m.Data()) // what could be read of it
+		r, _ := Decode(m.Data()) // what could be read of it
 		in[r.ID] = true
 		if n, err := numberOf(m.Subject(), m.Data()); err == nil && m.Subject() == subject(account, n) {
 			last = max(last, n)
@@ -307,22 +303,13 @@ func (l *Log) read(ctx context.Context, account string, number int64) (Record, e
 	if err != nil {
 		return Record{}, fmt.Errorf("read the audit log: %w", err)
 	}
-	return decodeRecord(m.Data)
+	return Decode(m.Data)
 }
 
 // Decode reads a record as it is stored. Its errors are natsconf.ErrNewer, and one for a record that no build
-// wrote.
-func Decode(data []byte) (Record, error) {
-	r, err := decodeRecord(data)
-	if err != nil {
-		return Record{}, err
-	}
-	return r, nil
-}
-
-// decodeRecord is Decode; beside an error it returns what could be read.
-func decodeRecord(data []byte) (r Record, err error) {
-	if err := entry.Decode(data, &r, &r.Version); err != nil {
+// wrote; beside them it returns what could be read.
+func Decode(data []byte) (r Record, err error) {
+	if err := natsconf.DecodeRecord(data, &r, &r.Version, entry.Version); err != nil {
 		return r, fmt.Errorf("audit record: %w", err)
 	}
 	return r, nil

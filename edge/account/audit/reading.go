@@ -69,7 +69,7 @@ func (l *Log) older(ctx context.Context, id string, missing int64) (int64, error
 	if err != nil {
 		return 0, fmt.Errorf("read the audit log: %w", err)
 	}
-	if first, err := decodeRecord(m.Data); err == nil && first.Number > missing {
+	if first, err := Decode(m.Data); err == nil && first.Number > missing {
 		return 0, nil
 	}
 	return l.below(ctx, id, missing)
@@ -100,7 +100,7 @@ func (l *Log) Note(ctx context.Context, by access.Actor, id, what, on string,
 		return err
 	}
 	defer done()
-	r, err := l.Draft(ctx, by, id, what, on, detail)
+	r, err := l.Draft(ctx, Record{Account: id, Who: by, What: what, On: on, Detail: detail})
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (l *Log) Note(ctx context.Context, by access.Actor, id, what, on string,
 func (l *Log) NoteOnceADay(ctx context.Context, by access.Actor, id, what string) error {
 	const day = 24 * time.Hour
 	if m, err := l.conn.Last(ctx, topology.StreamAudit, subjects(id)); err == nil {
-		r, err := decodeRecord(m.Data)
+		r, err := Decode(m.Data)
 		if err == nil && r.What == what && r.Who == by && r.At.Truncate(day).Equal(l.now().Truncate(day)) {
 			return nil
 		}
@@ -148,7 +148,7 @@ func (l *Log) Each(ctx context.Context, do func(Record)) error {
 	}
 	return l.conn.Pages(ctx, topology.StreamAudit, ">", 1, last, func(msgs []jetstream.Msg) error {
 		for _, m := range msgs {
-			r, err := decodeRecord(m.Data())
+			r, err := Decode(m.Data())
 			if errors.Is(err, natsconf.ErrNewer) {
 				return err
 			}

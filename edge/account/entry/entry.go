@@ -23,12 +23,6 @@ import (
 // alone refuses a version 2: it would accept keys that have expired.
 const Version = 2
 
-// Decode refuses a record of a build newer than Version, and does not misread it. version is the place of the
-// record's version in into. The error is natsconf.ErrNewer, or describes what is wrong with the record.
-func Decode(data []byte, into any, version *int) error {
-	return natsconf.DecodeRecord(data, into, version, Version)
-}
-
 // Replace is a message that replaces the one on a subject if that has not changed since it was read; revision
 // 0: if there is none.
 func Replace(subject string, data []byte, revision uint64) *nats.Msg {

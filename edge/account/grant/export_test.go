@@ -20,8 +20,9 @@ func (s *Store) EndWithoutRecord(ctx context.Context, of Grant) error {
 		return err
 	}
 	g.Ended = s.log.Instant()
-	if g.Last, err = s.log.Draft(ctx, access.Operator("dead"), g.log(), audit.LinkRevoked, g.Holder(),
-		nil); err != nil {
+	if g.Last, err = s.log.Draft(ctx, audit.Record{
+		Account: g.log(), Who: access.Operator("dead"), What: audit.LinkRevoked, On: g.Holder(),
+	}); err != nil {
 		return err
 	}
 	return s.putGrant(ctx, g, revision)

@@ -214,8 +214,9 @@ func (s *Store) decide(ctx context.Context, by access.Actor, what string, of Gra
 		if g, err = edit(found, err); err != nil {
 			return cmp.Or(s.log.Repair(ctx, found.Last), err)
 		}
-		if g.Last, err = s.log.Follow(ctx, found.Last, by, g.log(), what, g.Holder(),
-			g.detail()); err != nil {
+		if g.Last, err = s.log.Follow(ctx, found.Last, audit.Record{
+			Account: g.log(), Who: by, What: what, On: g.Holder(), Detail: g.detail(),
+		}); err != nil {
 			return err
 		}
 		return s.putGrant(ctx, g, revision)

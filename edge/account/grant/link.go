@@ -165,7 +165,7 @@ func (t tokens) link(ctx context.Context, digest string) (Link, error) {
 		return Link{}, fmt.Errorf("read login link: %w", err)
 	}
 	var r linkRecord
-	if err := entry.Decode(m.Data, &r, &r.Version); err != nil {
+	if err := natsconf.DecodeRecord(m.Data, &r, &r.Version, entry.Version); err != nil {
 		return Link{}, fmt.Errorf("login link: %w", err)
 	}
 	r.ID = linkID(digest)

@@ -18,8 +18,8 @@ import (
 const useEvery = time.Hour
 
 // Uses is the actor that stores when each key was last used. Code that accepts a key calls RecordUse; that
-// costs a map look-up, and once an hour for each key an entry in the list of uses to be written. What it knows
-// may be lost in a crash: the next use records it again.
+// costs a map look-up, and once an hour for each key an entry in the list of uses to be written. What it
+// knows may be lost in a crash: the next use records it again.
 type Uses struct {
 	conn *natsconf.Conn
 	log  zerolog.Logger

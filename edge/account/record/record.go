@@ -219,7 +219,7 @@ func DecodeKey(name string, data []byte) (secrets.Digest, Key, error) {
 		return d, Key{}, err
 	}
 	var r keyRecord
-	if err := entry.Decode(data, &r, &r.Version); err != nil {
+	if err := natsconf.DecodeRecord(data, &r, &r.Version, entry.Version); err != nil {
 		return d, Key{Key: account.Key{Account: r.Account}}, fmt.Errorf("key %s: %w", d.ID(), err)
 	}
 	r.ID = d.ID()
