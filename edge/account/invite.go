@@ -35,12 +35,6 @@ var (
 	ErrInviteExpired = errors.New("the invite has expired; ask for a new one")
 )
 
-// InvitesWithout returns the invites except those of a maker who may not invite any more: one of them could
-// be for the maker.
-func (a Account) InvitesWithout(maker access.Identity) []Invite {
-	return slices.DeleteFunc(slices.Clone(a.Invites), func(i Invite) bool { return i.Maker == maker })
-}
-
 // OpenInvite returns the invite with a digest, if it can still be accepted. Its errors are ErrNoInvite and
 // ErrInviteExpired.
 func (a Account) OpenInvite(digest string, now time.Time) (Invite, error) {

@@ -198,10 +198,11 @@ func some(n int) string {
 	return strconv.Itoa(n)
 }
 
-// dropInvites withdraws the invites of somebody who may not invite any more, and returns how many.
+// dropInvites withdraws the invites of somebody who may not invite any more, since one of them could be for
+// themselves, and returns how many.
 func dropInvites(a *account.Account, maker access.Identity) (dropped int) {
 	before := len(a.Invites)
-	a.Invites = a.InvitesWithout(maker)
+	a.Invites = slices.DeleteFunc(a.Invites, func(i account.Invite) bool { return i.Maker == maker })
 	return before - len(a.Invites)
 }
 

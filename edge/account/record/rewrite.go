@@ -34,31 +34,26 @@ func rewritable(data []byte, known any) error {
 // that this build does not know. Within a part, only the known members are left: that is for changes that
 // must not wait for a newer build.
 func KeepAccount(older, written []byte) ([]byte, error) {
-	data, err := keeping(older, written, accountRecord{})
-	if err != nil {
-		return nil, fmt.Errorf("encode account: %w", err)
-	}
-	return data, nil
+	return keeping("account", older, written, accountRecord{})
 }
 
 // KeepKey is KeepAccount for a key's record.
 func KeepKey(older, written []byte) ([]byte, error) {
-	data, err := keeping(older, written, keyRecord{})
-	if err != nil {
-		return nil, fmt.Errorf("encode key: %w", err)
-	}
-	return data, nil
+	return keeping("key", older, written, keyRecord{})
 }
 
-func keeping(older, written []byte, known any) ([]byte, error) {
+func keeping(what string, older, written []byte, known any) (data []byte, err error) {
 	var all, now map[string]json.RawMessage
 	if err := errors.Join(json.Unmarshal(older, &all), json.Unmarshal(written, &now)); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("encode %s: %w", what, err)
 	}
 	for _, f := range reflect.VisibleFields(reflect.TypeOf(known)) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		delete(all, name)
 	}
 	maps.Copy(all, now)
-	return json.Marshal(all)
+	if data, err = json.Marshal(all); err != nil {
+		return nil, fmt.Errorf("encode %s: %w", what, err)
+	}
+	return data, nil
 }
