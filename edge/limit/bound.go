@@ -19,7 +19,8 @@ const (
 // bound is one rate for many keys, each with an allowance of its own, in bounded memory. Its methods are safe
 // for concurrent use.
 type bound[K comparable] struct {
-	rate  account.Rate
+	rate account.Rate
+	// carries a monotonic reading, so that setting the clock does not change any allowance
 	epoch time.Time
 
 	mu sync.Mutex

@@ -6,7 +6,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"verifyd/edge/account"
@@ -79,19 +78,14 @@ func Window(r account.Rate) time.Duration {
 // Rates limits keys in memory. Its size is bounded by the keys that were used within the last Window: keys
 // whose allowance is full again are dropped when the table grows. Its methods are safe for concurrent use.
 type Rates struct {
-	standard account.Rate
-	// carries a monotonic reading, so that setting the clock does not change any allowance
-	epoch time.Time
-	news  chan struct{} // one place: something was allowed since takeSpent
+	*bound[string] // of keys that have no rate of their own
 
-	mu sync.Mutex
-	table[string]
 	spent map[string]Spending // since takeSpent last took it; nil: it is not taken
+	news  chan struct{}       // one place: something was allowed since takeSpent
 }
 
-// Spending is what a key was allowed, in sessions and in the time that its rate takes to allow as many.
+// Spending is what a key was allowed, as the time that its rate takes to allow as many sessions.
 type Spending struct {
-	Count int           `json:"n"`
 	Worth time.Duration `json:"worth"` // nanoseconds
 }
 
@@ -101,11 +95,8 @@ const maxDebt = 30 * time.Second
 
 // NewRates returns a limiter. standard is the rate of keys that have none of their own. The error is ErrRate.
 func NewRates(standard account.Rate) (*Rates, error) {
-	if err := Valid(standard); err != nil {
-		return nil, err
-	}
-	return &Rates{standard: standard, epoch: time.Now(), news: make(chan struct{}, 1),
-		table: newTable[string](math.MaxInt)}, nil
+	b, err := newBound[string](standard, math.MaxInt)
+	return &Rates{bound: b, news: make(chan struct{}, 1)}, err
 }
 
 // RateOf returns the rate that binds a key: its own, or the service's if it has none. A burst of 0 means the
@@ -113,13 +104,13 @@ func NewRates(standard account.Rate) (*Rates, error) {
 func (l *Rates) RateOf(k account.Key) account.Rate {
 	r := k.RateLimit
 	if r == (account.Rate{}) {
-		return l.standard
+		return l.rate
 	}
 	if r.Burst == 0 {
 		r.Burst = r.Count
 	}
 	if Valid(r) != nil {
-		return l.standard
+		return l.rate
 	}
 	return r
 }
@@ -139,8 +130,7 @@ func (l *Rates) Allow(k account.Key, now time.Time) Decision {
 	if !d.Allowed {
 		d.RetryAfter += debt
 	} else if l.spent != nil {
-		s := l.spent[k.ID]
-		l.spent[k.ID] = Spending{Count: s.Count + 1, Worth: s.Worth + interval(rate)}
+		l.spent[k.ID] = Spending{l.spent[k.ID].Worth + interval(rate)}
 		select {
 		case l.news <- struct{}{}:
 		default:
