@@ -12,6 +12,7 @@ import (
 	"verifyd/edge/apidoc"
 	"verifyd/edge/export"
 	"verifyd/edge/limit"
+	"verifyd/edge/places"
 	"verifyd/edge/problem"
 	"verifyd/edge/request"
 	"verifyd/edge/web"
@@ -25,9 +26,9 @@ type api struct {
 	base string // {base_url} without a final slash
 	docs *apidoc.Document
 
-	waiting   *limit.Places // requests that wait for a change
-	listing   *limit.Places
-	listening *limit.Places
+	waiting   *places.Places // requests that wait for a change
+	listing   *places.Places
+	listening *places.Places
 	exports   *export.Answers
 }
 
@@ -35,7 +36,7 @@ type api struct {
 type guard struct {
 	Config
 
-	unseen *limit.Places // of requests whose key is not known, and may be in a moment
+	unseen *places.Places // of requests whose key is not known, and may be in a moment
 }
 
 // authorize finds out whose request it is (contract §5; RFC 6750 §2.1). An address that has failed too often
@@ -99,7 +100,7 @@ const (
 // lookupNew looks up a key that is not known once everything is known that was stored before the request. It
 // may have been made a moment ago. A made-up key costs the time, and no request to the store.
 func (g *guard) lookupNew(ctx context.Context, secret string) (account.Principal, error) {
-	release, err := g.unseen.Acquire(limit.Request{Of: limit.SiteOf(web.EventFrom(ctx).ClientIP)})
+	release, err := g.unseen.Acquire(places.Request{Of: limit.SiteOf(web.EventFrom(ctx).ClientIP)})
 	if err != nil {
 		return account.Principal{}, account.ErrUnknownKey
 	}
@@ -165,7 +166,7 @@ func (g *guard) wait(ctx context.Context) (_ context.Context, done func(), p *pr
 // ends before its client gives up.
 func (g *guard) begin(ctx context.Context) (_ context.Context, done func(), err error) {
 	event := web.EventFrom(ctx)
-	return g.Store.Begin(ctx, limit.Request{
+	return g.Store.Begin(ctx, places.Request{
 		Of: owner(event), Must: event.Owner != "" && slices.Contains(must, event.Name),
 		Waited: event.WaitedForKey,
 	})
@@ -191,7 +192,9 @@ func owner(event *web.RequestEvent) string {
 }
 
 // ofOwner is a request that counts by its owner.
-func ofOwner(ctx context.Context) limit.Request { return limit.Request{Of: owner(web.EventFrom(ctx))} }
+func ofOwner(ctx context.Context) places.Request {
+	return places.Request{Of: owner(web.EventFrom(ctx))}
+}
 
 func storeProblem(err error) *problem.Problem { return request.StoreProblem(err) }
 

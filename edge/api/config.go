@@ -14,6 +14,7 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/signing"
 	"verifyd/edge/limit"
+	"verifyd/edge/places"
 	"verifyd/edge/request"
 	"verifyd/edge/web"
 	"verifyd/sessions"
@@ -95,15 +96,15 @@ type Config struct {
 	Tracer     trace.Tracer          // default: nothing is traced
 	Log        zerolog.Logger        //
 	Now        func() time.Time      // default: time.Now
-	Store      *limit.Waiting        // how requests wait for the store; default: as by limit's defaults
+	Store      *places.Waiting       // how requests wait for the store; default: as by limit's defaults
 	FailedKeys request.FailedKeys    // default: no limit
 	Networks   []string              // ids of those that users sign in with
 	Levels     Levels                // what sessions ask to be proven
 	// whether an identity network proves who has an account on a platform; default: none does
 	Proves     func(platform string, test bool) bool
 	TestKeys   bool // whether test keys are accepted; default: they get 401
-	MaxWaiting int  // the size of limit.Pools.Changed; default: as there
-	MaxListing int  // that of limit.Pools.Lists; default: as there
+	MaxWaiting int  // the size of places.Pools.Changed; default: as there
+	MaxListing int  // that of places.Pools.Lists; default: as there
 }
 
 // WithDefaults returns a copy with the defaults filled in.
@@ -126,9 +127,9 @@ func (c Config) WithDefaults() Config {
 	if c.ListenBeat == 0 {
 		c.ListenBeat = listenBeat
 	}
-	c.Store = cmp.Or(c.Store, limit.NewWaiting(limit.DefaultStoreWait, limit.DefaultWaiting))
-	c.MaxWaiting = cmp.Or(c.MaxWaiting, limit.Pools.Changed.Size)
-	c.MaxListing = cmp.Or(c.MaxListing, limit.Pools.Lists.Size)
+	c.Store = cmp.Or(c.Store, places.NewWaiting(places.DefaultStoreWait, places.DefaultWaiting))
+	c.MaxWaiting = cmp.Or(c.MaxWaiting, places.Pools.Changed.Size)
+	c.MaxListing = cmp.Or(c.MaxListing, places.Pools.Lists.Size)
 	return c
 }
 

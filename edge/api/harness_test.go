@@ -23,6 +23,7 @@ import (
 	"verifyd/edge/apidoc/openapitest"
 	"verifyd/edge/export"
 	"verifyd/edge/limit"
+	"verifyd/edge/places"
 	"verifyd/edge/problem"
 	"verifyd/edge/web"
 	"verifyd/natsconf"
@@ -189,7 +190,7 @@ type service struct {
 const brief = 3 * time.Second
 
 // briefly makes requests wait for a brief time.
-func briefly(c *Config) { c.Store = limit.NewWaiting(brief, limit.DefaultWaiting) }
+func briefly(c *Config) { c.Store = places.NewWaiting(brief, places.DefaultWaiting) }
 
 // newService starts a service; change may alter its configuration.
 func newService(t *testing.T, change func(*Config)) *service {
@@ -236,7 +237,7 @@ func newServiceOn(t *testing.T, conn *natsconf.Conn, change func(*Config),
 		Callbacks: urlpolicy.NewPolicy(nil, nil), Listeners: devtunnel.New(conn), Metrics: s.registry,
 		Log: zerolog.New(s.log), Now: s.clock.now,
 	}
-	c.Store = limit.NewWaiting(limit.DefaultStoreWait, limit.DefaultWaiting)
+	c.Store = places.NewWaiting(places.DefaultStoreWait, places.DefaultWaiting)
 	if change != nil {
 		change(&c)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"verifyd/edge/limit"
+	"verifyd/edge/places"
 	"verifyd/edge/problem"
 	"verifyd/edge/web"
 	"verifyd/natsconf"
@@ -374,7 +375,7 @@ func TestInitWhileJetStreamIsAway(t *testing.T) {
 	session := s.start(t).Session
 	// one that gives the store so little time that this one's own answers might not come in it
 	impatient := newServiceOn(t, conn, func(c *Config) {
-		c.Store = limit.NewWaiting(500*time.Millisecond, 10)
+		c.Store = places.NewWaiting(500*time.Millisecond, 10)
 	})
 
 	stop()

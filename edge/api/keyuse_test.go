@@ -15,6 +15,7 @@ import (
 
 	"verifyd/edge/account"
 	"verifyd/edge/limit"
+	"verifyd/edge/places"
 	"verifyd/edge/problem"
 	"verifyd/edge/web"
 )
@@ -100,7 +101,7 @@ func TestUnknownKeysWaitWithinABound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		keys := &unseen{endings: endings{"k": account.ErrUnknownKey}}
-		g := &guard{Config{Keys: keys}, limit.NewPlaces(limit.Pools.NewKeys)}
+		g := &guard{Config{Keys: keys}, places.New(places.Pools.NewKeys)}
 		began := time.Now()
 		if _, err := g.lookupNew(t.Context(), "k"); !errors.Is(err, account.ErrUnknownKey) ||
 			time.Since(began) != unseenFor {
@@ -112,7 +113,7 @@ func TestUnknownKeysWaitWithinABound(t *testing.T) {
 			t.Errorf("its client has left: %v", err)
 		}
 		hold := func(from string) (release func()) {
-			release, err := g.unseen.Acquire(limit.Request{Of: from})
+			release, err := g.unseen.Acquire(places.Request{Of: from})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"verifyd/edge/limit"
+	"verifyd/edge/places"
 	"verifyd/edge/problem"
 	"verifyd/edge/web"
 	"verifyd/natsconf/embedded"
@@ -156,9 +157,10 @@ func (s *service) breaksOff(t *testing.T) {
 // the waiting ones take bounded memory.
 func TestPlacesOfThoseWhoWait(t *testing.T) {
 	_, conn, stop := natstest.StartServer(t, embedded.Options{DataDir: t.TempDir()})
-	const most = limit.DefaultWaiting / 2
+	const most = places.DefaultWaiting / 2
 	// they wait until they leave
-	s := newServiceOn(t, conn, func(c *Config) { c.Store = limit.NewWaiting(2*natstest.TestTimeout, 2*most) },
+	s := newServiceOn(t, conn,
+		func(c *Config) { c.Store = places.NewWaiting(2*natstest.TestTimeout, 2*most) },
 		func(c *web.ServerConfig) { c.WriteTimeout = 2 * natstest.TestTimeout })
 	stop()
 	ctx, leave := context.WithCancel(t.Context())

@@ -12,7 +12,7 @@ import (
 
 	"verifyd/edge/account"
 	"verifyd/edge/export"
-	"verifyd/edge/limit"
+	"verifyd/edge/places"
 	"verifyd/edge/problem"
 	"verifyd/edge/request"
 	"verifyd/edge/web"
@@ -140,7 +140,7 @@ func listProblem(err error) *problem.Problem {
 }
 
 func noListing(err error) *problem.Problem {
-	if _, ok := errors.AsType[*limit.ShareError](err); ok {
+	if _, ok := errors.AsType[*places.ShareError](err); ok {
 		return &problem.Problem{
 			Code: problem.CodeTooManyLists, Detail: "This account, with others of its owner, makes too " +
 				"many lists at once; send list requests one at a time.", RetryAfter: retryListing,

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"verifyd/edge/account"
-	"verifyd/edge/limit"
+	"verifyd/edge/places"
 	"verifyd/edge/problem"
 	"verifyd/edge/web"
 	"verifyd/natsconf/devtunnel"
@@ -51,13 +51,13 @@ type listenAnswer struct {
 }
 
 // acquireListener takes a place for a listener; if there is none, it returns why.
-func acquireListener(places *limit.Places, who account.Principal) (release func(), full *problem.Problem) {
-	release, err := places.Acquire(limit.Request{Of: who.Account.Owner(), Part: who.Key.ID})
+func acquireListener(of *places.Places, who account.Principal) (release func(), full *problem.Problem) {
+	release, err := of.Acquire(places.Request{Of: who.Account.Owner(), Part: who.Key.ID})
 	if err == nil {
 		return release, nil
 	}
 	detail := "There are too many listeners here just now, across all accounts."
-	switch share, ok := errors.AsType[*limit.ShareError](err); {
+	switch share, ok := errors.AsType[*places.ShareError](err); {
 	case ok && share.Of == who.Key.ID:
 		detail = fmt.Sprintf("At most %d can listen with one key.", share.Max)
 	case ok:

@@ -16,7 +16,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/edge/account"
-	"verifyd/edge/limit"
+	"verifyd/edge/places"
 	"verifyd/edge/problem"
 	"verifyd/edge/web"
 	"verifyd/natsconf/devtunnel"
@@ -159,7 +159,7 @@ func TestListenIsForTestKeys(t *testing.T) {
 	} {
 		wantProblem(t, r.do(t, http.MethodPost, pathListen, "", "Authorization", "Bearer "+key), code)
 	}
-	for range limit.Pools.Listeners.Part {
+	for range places.Pools.Listeners.Part {
 		listenAt(t, r.server.Addr())
 	}
 	a := r.do(t, http.MethodPost, pathListen, "", "Authorization", "Bearer "+acmeTest)
@@ -300,7 +300,7 @@ func walkListen(t *testing.T, w waiter) {
 	if err := <-handed; err != nil {
 		t.Error(err)
 	}
-	for range limit.Pools.Listeners.Part - 1 {
+	for range places.Pools.Listeners.Part - 1 {
 		listenAt(t, w.server.Addr())
 	}
 	act(pathListen, acmeTest, "")
@@ -332,32 +332,32 @@ func walkListenToItsEnd(t *testing.T, w waiter) {
 
 // Keys cost nothing: an account with many of them still leaves slots for others, and its refusal says why.
 func TestListenersOfOneAccountLeaveRoom(t *testing.T) {
-	places := limit.NewPlaces(limit.Pools.Listeners)
+	listeners := places.New(places.Pools.Listeners)
 	holder := func(name string, n int) account.Principal {
 		return account.Principal{
 			Key: account.Key{ID: fmt.Sprintf("key_%s_%d", name, n)}, Account: account.Account{ID: name},
 		}
 	}
 	var releases []func()
-	for n := range places.Size {
-		release, full := acquireListener(places, holder("acc_a", n))
+	for n := range listeners.Size {
+		release, full := acquireListener(listeners, holder("acc_a", n))
 		if full != nil {
-			if n != places.Each || !strings.Contains(full.Detail, "account") {
+			if n != listeners.Each || !strings.Contains(full.Detail, "account") {
 				t.Errorf("after %d: %s", n, full.Detail)
 			}
 			break
 		}
 		releases = append(releases, release)
 	}
-	if _, full := acquireListener(places, holder("acc_b", 0)); full != nil {
+	if _, full := acquireListener(listeners, holder("acc_b", 0)); full != nil {
 		t.Errorf("another account: %s", full.Detail)
 	}
 	for _, release := range releases {
 		release()
 	}
-	for n := range places.Size { // one is still accepted
-		_, full := acquireListener(places, holder(fmt.Sprintf("acc_%d", n), 0))
-		if (full == nil) != (n < places.Size-1) {
+	for n := range listeners.Size { // one is still accepted
+		_, full := acquireListener(listeners, holder(fmt.Sprintf("acc_%d", n), 0))
+		if (full == nil) != (n < listeners.Size-1) {
 			t.Fatalf("after the releases %d more listen: %+v", n, full)
 		}
 	}

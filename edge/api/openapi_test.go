@@ -20,7 +20,6 @@ import (
 	"verifyd/edge/apidoc"
 	"verifyd/edge/apidoc/openapitest"
 	"verifyd/edge/export"
-	"verifyd/edge/limit"
 	"verifyd/edge/problem"
 	"verifyd/edge/web"
 	"verifyd/sessions"
@@ -202,9 +201,8 @@ func TestExamplesAreWhatIsSent(t *testing.T) {
 	isSent(t, session, within(t, doc, "paths", "/sessions/{session}", "get", "responses", "200", "content",
 		media, "examples", "verified", "value"))
 
-	n, _ := notice.OfQuota(limit.Standing{Account: "acc_mfzwizltoq2dsnbqgqyd", Usage: limit.Usage{
-		Used: 4000, Limit: 5000, ResetAt: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC),
-	}}, exampleTime(t, "12:03:58"))
+	n, _ := notice.OfQuota("acc_mfzwizltoq2dsnbqgqyd", 4000, 5000,
+		time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC), exampleTime(t, "12:03:58"))
 	body, err := n.Body()
 	if err != nil {
 		t.Fatal(err)

@@ -6,8 +6,8 @@ import (
 
 	"verifyd/edge/apidoc"
 	"verifyd/edge/export"
-	"verifyd/edge/limit"
 	"verifyd/edge/page"
+	"verifyd/edge/places"
 	"verifyd/edge/web"
 )
 
@@ -48,10 +48,10 @@ func New(c Config) (http.Handler, error) {
 		return nil, err
 	}
 	a := &api{
-		guard: guard{c, limit.NewPlaces(limit.Pools.NewKeys)}, base: base, docs: docs,
-		waiting:   limit.NewPlaces(limit.Pools.Changed.Sized(c.MaxWaiting)),
-		listing:   limit.NewPlaces(limit.Pools.Lists.Sized(c.MaxListing)),
-		listening: limit.NewPlaces(limit.Pools.Listeners), exports: export.NewAnswers(),
+		guard: guard{c, places.New(places.Pools.NewKeys)}, base: base, docs: docs,
+		waiting:   places.New(places.Pools.Changed.Sized(c.MaxWaiting)),
+		listing:   places.New(places.Pools.Lists.Sized(c.MaxListing)),
+		listening: places.New(places.Pools.Listeners), exports: export.NewAnswers(),
 	}
 	return web.New(web.Config{
 		Prefix: prefix, HTTPS: strings.HasPrefix(base, "https:"), Routes: a.routes(), Nowhere: c.Nowhere,

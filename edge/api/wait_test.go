@@ -12,7 +12,7 @@ import (
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
-	"verifyd/edge/limit"
+	"verifyd/edge/places"
 	"verifyd/edge/problem"
 	"verifyd/edge/web"
 	"verifyd/natsconf"
@@ -260,7 +260,7 @@ func TestInitWaitsForItsKey(t *testing.T) {
 		"Bearer "+acmeKey); a.status != http.StatusOK {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	if most := limit.DefaultStoreWait - 60*time.Millisecond; asked.left == 0 || asked.left > most {
-		t.Errorf("the store has %s of %s, want %s at most", asked.left, limit.DefaultStoreWait, most)
+	if most := places.DefaultStoreWait - 60*time.Millisecond; asked.left == 0 || asked.left > most {
+		t.Errorf("the store has %s of %s, want %s at most", asked.left, places.DefaultStoreWait, most)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"verifyd/edge/limit"
 	"verifyd/edge/network"
 	"verifyd/edge/page"
+	"verifyd/edge/places"
 	"verifyd/edge/web"
 	"verifyd/natsconf/secretbox"
 	"verifyd/sessions"
@@ -68,7 +69,7 @@ type Config struct {
 	Key       secretbox.Master     // the master key: seals attempts to log in, derives accounts' key pairs
 	Notices   *notice.Store        // the notices to accounts
 	Addresses *urlpolicy.Policy    // which addresses notices may be posted to
-	Store     *limit.Waiting       // how pages wait for the store; as by limit's defaults when nil
+	Store     *places.Waiting      // how pages wait for the store; as by limit's defaults when nil
 	Log       zerolog.Logger
 	Now       func() time.Time // time.Now when nil
 }

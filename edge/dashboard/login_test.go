@@ -15,8 +15,8 @@ import (
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/grant"
 	"verifyd/edge/dashboard/logins"
-	"verifyd/edge/limit"
 	"verifyd/edge/network"
+	"verifyd/edge/places"
 	"verifyd/natsconf/natstest"
 )
 
@@ -512,10 +512,10 @@ func TestSwitchOfAccounts(t *testing.T) {
 // which may wait for minutes and has begun before, still waits then.
 func TestStoreAway(t *testing.T) {
 	t.Parallel()
-	patient := newRig(t, setup{store: limit.NewWaiting(2*natstest.TestTimeout, limit.DefaultWaiting)})
+	patient := newRig(t, setup{store: places.NewWaiting(2*natstest.TestTimeout, places.DefaultWaiting)})
 	patient.account("Harbor Guild")
 	waits := patient.as("olga")
-	r := newRig(t, setup{store: limit.NewWaiting(time.Second, limit.DefaultWaiting)})
+	r := newRig(t, setup{store: places.NewWaiting(time.Second, places.DefaultWaiting)})
 	r.account("Harbor Guild")
 	b := r.as("olga")
 	patient.away()

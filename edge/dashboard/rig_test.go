@@ -34,6 +34,7 @@ import (
 	"verifyd/edge/limit"
 	"verifyd/edge/network"
 	"verifyd/edge/network/netsettings"
+	"verifyd/edge/places"
 	"verifyd/edge/signin"
 	"verifyd/edge/web"
 	"verifyd/natsconf"
@@ -143,9 +144,9 @@ type setup struct {
 	list   integrator.Lister     // of sessions; the store when nil
 	// namespace is that of the network's identities; its id when empty, as for the first provider of an id
 	namespace string
-	poll      time.Duration  // of open pages; an hour when zero: notifications must come from the watch
-	store     *limit.Waiting // how pages wait for the store; as by limit's defaults when nil
-	signIn    bool           // previews are the sign-in page's own, and no placeholders
+	poll      time.Duration   // of open pages; an hour when zero: notifications must come from the watch
+	store     *places.Waiting // how pages wait for the store; as by limit's defaults when nil
+	signIn    bool            // previews are the sign-in page's own, and no placeholders
 	slow      *browsertest.Slow
 	// whoever is logged in has just signed in: pictures take longer than a sign-in is fresh
 	fresh       bool

@@ -13,7 +13,7 @@ import (
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
-	"verifyd/edge/limit"
+	"verifyd/edge/places"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/topology"
 )
@@ -42,7 +42,7 @@ func TestInviteOpenedByWhoCameByALoginLink(t *testing.T) {
 // A store that is down says nothing about a visitor's identity.
 func TestInviteWhileTheStoreIsAway(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, setup{store: limit.NewWaiting(time.Second, limit.DefaultWaiting)})
+	r := newRig(t, setup{store: places.NewWaiting(time.Second, places.DefaultWaiting)})
 	a := r.account("Harbor Guild")
 	token, _, err := r.accounts.CreateInvite(t.Context(), access.Operator(""), a.ID, access.RoleViewer, "")
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"verifyd/edge/limit"
+	"verifyd/edge/places"
 	"verifyd/edge/web"
 	"verifyd/sessions/facts"
 	"verifyd/sessions/lists"
@@ -27,11 +27,11 @@ var ErrTooMany = errors.New("too many exports at once")
 // Answers writes exports as answers to requests. An export lasts for as long as its client reads, so it waits
 // for its turn to read the next page, and takes no slot from anything while it writes. Its methods are safe
 // for concurrent use.
-type Answers struct{ open, pages *limit.Places }
+type Answers struct{ open, pages *places.Places }
 
 // NewAnswers returns one for a process.
 func NewAnswers() *Answers {
-	return &Answers{limit.NewPlaces(limit.Pools.Exports), limit.NewPlaces(limit.Pools.ExportPages)}
+	return &Answers{places.New(places.Pools.Exports), places.New(places.Pools.ExportPages)}
 }
 
 // Export is all sessions of a list, for a request.
@@ -41,8 +41,8 @@ type Export struct {
 	List   func(context.Context, lists.Query) (lists.Page, error) // reads a page
 	// May is asked before each page whether whoever asked may still have it; its error ends the export.
 	May  func() error
-	Who  limit.Request // whose it is
-	File string        // the name by which a browser stores it; empty: it shows it
+	Who  places.Request // whose it is
+	File string         // the name by which a browser stores it; empty: it shows it
 }
 
 // Write answers a request with an export. While nothing is written, it returns the error: ErrTooMany, or that

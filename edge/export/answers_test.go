@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"verifyd/edge/limit"
+	"verifyd/edge/places"
 	"verifyd/sessions/lists"
 )
 
@@ -20,7 +20,7 @@ func TestExportsEnd(t *testing.T) {
 	t.Parallel()
 	var left time.Duration
 	e := Export{
-		Format: CSV, May: func() error { return nil }, Who: limit.Request{Of: "ada"},
+		Format: CSV, May: func() error { return nil }, Who: places.Request{Of: "ada"},
 		List: func(ctx context.Context, _ lists.Query) (lists.Page, error) {
 			if end, ok := ctx.Deadline(); ok {
 				left = time.Until(end)
@@ -42,7 +42,7 @@ func TestExportsEnd(t *testing.T) {
 func TestPagesAreReadInTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		answers, most := NewAnswers(), limit.Pools.ExportPages.Size
+		answers, most := NewAnswers(), places.Pools.ExportPages.Size
 		var begun atomic.Int32
 		goOn := make(chan struct{})
 		var all sync.WaitGroup
@@ -50,7 +50,7 @@ func TestPagesAreReadInTurn(t *testing.T) {
 			all.Go(func() {
 				err := answers.Write(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(),
 					http.MethodGet, "/sessions", nil), Export{
-					Format: CSV, May: func() error { return nil }, Who: limit.Request{Of: strconv.Itoa(i)},
+					Format: CSV, May: func() error { return nil }, Who: places.Request{Of: strconv.Itoa(i)},
 					List: func(context.Context, lists.Query) (lists.Page, error) {
 						begun.Add(1)
 						<-goOn

@@ -24,7 +24,5 @@
 //     them at a stop. A crash can cost an account one such block.
 //   - A unit in doubt counts as used. No answer, a crash or a lost give-back may cost an account a unit;
 //     nothing hands out more than the quota.
-//   - Bounded places are one mechanism (Places), and their figures one table (Pools). They are counted by
-//     owner: what one person's accounts use counts together, and always leaves a place for who has none.
 //   - A refusal is cheap: an account that is over its quota is not looked up again for a second.
 package limit

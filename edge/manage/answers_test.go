@@ -23,6 +23,7 @@ import (
 	"verifyd/edge/account/grant"
 	client "verifyd/edge/client/manage"
 	"verifyd/edge/limit"
+	"verifyd/edge/places"
 	"verifyd/edge/problem"
 	"verifyd/natsconf/topology"
 )
@@ -213,13 +214,13 @@ func (r *rig) breakToken() string {
 }
 
 // maxOfAddress is how many requests of one address may be in progress.
-var maxOfAddress = limit.Pools.Managing.Each
+var maxOfAddress = places.Pools.Managing.Each
 
 // crowded runs do while this address has the maximum of concurrent requests.
 func (r *rig) crowded(do func()) {
 	r.t.Helper()
 	for range maxOfAddress {
-		release, err := r.handler.places.Acquire(limit.Request{
+		release, err := r.handler.places.Acquire(places.Request{
 			Of: limit.SiteOf(netip.MustParseAddr("127.0.0.1")),
 		})
 		if err != nil {

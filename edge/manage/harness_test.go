@@ -23,7 +23,7 @@ import (
 	"verifyd/edge/account/grant"
 	"verifyd/edge/account/keymirror"
 	"verifyd/edge/apidoc/openapitest"
-	"verifyd/edge/limit"
+	"verifyd/edge/places"
 	"verifyd/edge/web"
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
@@ -82,7 +82,7 @@ func newRig(t *testing.T, change func(*Config)) *rig {
 	r.accounts.Now = clock
 	c := Config{
 		Accounts: r.accounts, Conn: r.conn, Key: key, Directory: r.mirror, Now: clock,
-		Store: limit.NewWaiting(limit.DefaultStoreWait, limit.DefaultWaiting),
+		Store: places.NewWaiting(places.DefaultStoreWait, places.DefaultWaiting),
 	}
 	if change != nil {
 		change(&c)

@@ -11,7 +11,7 @@ import (
 	"verifyd/edge/account/accountstore"
 	"verifyd/edge/account/grant"
 	"verifyd/edge/account/secrets"
-	"verifyd/edge/limit"
+	"verifyd/edge/places"
 	"verifyd/edge/problem"
 	"verifyd/edge/request"
 	"verifyd/natsconf"
@@ -52,7 +52,7 @@ type Config struct {
 	Conn       *natsconf.Conn
 	Key        secretbox.Master
 	Directory  Directory
-	Store      *limit.Waiting     // how requests wait for the store
+	Store      *places.Waiting    // how requests wait for the store
 	Networks   func() []Network   // default: none
 	FailedKeys request.FailedKeys // default: no limit
 	Now        func() time.Time   // default: time.Now
@@ -62,7 +62,7 @@ type Config struct {
 type Handler struct {
 	Config
 
-	places  *limit.Places
+	places  *places.Places
 	repeats repeats
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"verifyd/edge/limit"
+	"verifyd/edge/places"
 	"verifyd/edge/problem"
 	"verifyd/edge/request"
 	"verifyd/edge/web"
@@ -96,7 +96,7 @@ func (h *Handler) once(c call, do func(call) (answer, *problem.Problem)) (answer
 		return answer{}, p // it may have been created: the key stays taken
 	}
 	// The context of the request may have ended, and a repeat needs to know how the request ended.
-	ctx, cancel := wait.For(context.WithoutCancel(c.ctx()), limit.DefaultStoreWait)
+	ctx, cancel := wait.For(context.WithoutCancel(c.ctx()), places.DefaultStoreWait)
 	defer cancel()
 	if err := h.repeats.conclude(ctx, t, a, p == nil); err != nil {
 		web.EventFrom(c.ctx()).Err = err // it was created; a repeat gets "in progress"

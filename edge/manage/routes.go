@@ -14,6 +14,7 @@ import (
 	"verifyd/edge/account/secrets"
 	"verifyd/edge/limit"
 	"verifyd/edge/page"
+	"verifyd/edge/places"
 	"verifyd/edge/problem"
 	"verifyd/edge/problem/management"
 	"verifyd/edge/request"
@@ -32,7 +33,7 @@ func New(c Config) (*Handler, error) {
 		c.Networks = func() []Network { return nil }
 	}
 	return &Handler{
-		Config: c, places: limit.NewPlaces(limit.Pools.Managing),
+		Config: c, places: places.New(places.Pools.Managing),
 		repeats: repeats{c.Conn, c.Key.Box(answerUse)},
 	}, nil
 }
@@ -72,7 +73,7 @@ func (h *Handler) handle(o operation) http.Handler {
 
 func (h *Handler) answer(o operation, r *http.Request) (answer, *problem.Problem) {
 	event := web.EventFrom(r.Context())
-	who := limit.Request{Of: limit.SiteOf(event.ClientIP), Must: true}
+	who := places.Request{Of: limit.SiteOf(event.ClientIP), Must: true}
 	release, err := h.places.Acquire(who)
 	if err != nil {
 		return answer{}, &problem.Problem{

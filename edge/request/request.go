@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"verifyd/edge/limit"
+	"verifyd/edge/places"
 	"verifyd/edge/problem"
 	"verifyd/edge/web"
 	"verifyd/natsconf"
@@ -72,7 +73,7 @@ func StoreProblem(err error) *problem.Problem {
 	switch {
 	case errors.Is(err, natsconf.ErrStoreFull):
 		return StoreFull(err)
-	case errors.Is(err, limit.ErrNoPlace):
+	case errors.Is(err, places.ErrNoPlace):
 		return &problem.Problem{
 			Code: problem.CodeUnavailable, Detail: "The service cannot reach its store, and too many " +
 				"requests are waiting for it; try again.",

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"verifyd/edge/limit"
+	"verifyd/edge/places"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/storestate"
 	"verifyd/natsconf/topology"
@@ -20,7 +20,7 @@ var againForm = regexp.MustCompile(`class="button main" href="([^"]*)"`)
 
 func TestJetStreamAway(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, setup{waiting: limit.NewWaiting(500*time.Millisecond, 10)})
+	r := newRig(t, setup{waiting: places.NewWaiting(500*time.Millisecond, 10)})
 	_, token := r.session()
 	b := r.browser()
 	back := b.back(token, "sailor_42", "sign-in")

@@ -78,6 +78,7 @@ import (
 	"verifyd/edge/network"
 	"verifyd/edge/page"
 	"verifyd/edge/page/drawn"
+	"verifyd/edge/places"
 	"verifyd/edge/web"
 	"verifyd/natsconf/secretbox"
 	"verifyd/sessions/store"
@@ -103,7 +104,7 @@ type Config struct {
 	// too, it is one of live sessions as well, which is the operator's explicit choice.
 	Test     *network.Network
 	Accounts Accounts              //
-	Store    *limit.Waiting        // how requests wait for the store; as by limit's defaults when nil
+	Store    *places.Waiting       // how requests wait for the store; as by limit's defaults when nil
 	Attempts *limit.Attempts       // bounds them; those of limit.DefaultSignIns, not measured, when nil
 	Key      secretbox.Master      // the master key; flow cookies are sealed with a key derived from it
 	Log      zerolog.Logger        //
@@ -128,7 +129,7 @@ func New(c Config) (*Handler, error) {
 			return nil, err
 		}
 	}
-	c.Store = cmp.Or(c.Store, limit.NewWaiting(limit.DefaultStoreWait, limit.DefaultWaiting))
+	c.Store = cmp.Or(c.Store, places.NewWaiting(places.DefaultStoreWait, places.DefaultWaiting))
 	csrf, err := page.NewCrossOrigin(base)
 	if err != nil {
 		return nil, fmt.Errorf("base URL: %w", err)

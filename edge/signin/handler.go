@@ -14,6 +14,7 @@ import (
 	"verifyd/edge/limit"
 	"verifyd/edge/page"
 	"verifyd/edge/page/drawn"
+	"verifyd/edge/places"
 	"verifyd/edge/web"
 	"verifyd/sessions"
 	"verifyd/sessions/store"
@@ -61,7 +62,7 @@ type pages struct {
 	material
 
 	accounts Accounts
-	store    *limit.Waiting
+	store    *places.Waiting
 	log      zerolog.Logger
 	now      func() time.Time
 
@@ -174,7 +175,7 @@ func (h *Handler) read(vis *visit,
 // behind them. If too many wait, there is a reply instead.
 func (p *pages) wait(vis *visit, must bool) (done func(), full *reply) {
 	before := vis.r
-	ctx, leave, err := p.store.Begin(before.Context(), limit.Request{
+	ctx, leave, err := p.store.Begin(before.Context(), places.Request{
 		Of: limit.SiteOf(web.EventFrom(before.Context()).ClientIP), Must: must,
 	})
 	if err != nil {

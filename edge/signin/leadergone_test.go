@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"verifyd/edge/limit"
+	"verifyd/edge/places"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/topology"
 	"verifyd/sessions"
@@ -77,7 +77,7 @@ func TestHangingNetworkTakesNoPlaceOfTheStore(t *testing.T) {
 	t.Parallel()
 	evil := newEvil(t)
 	evil.hold = make(chan struct{})
-	r := newRig(t, setup{evil: evil, waiting: limit.NewWaiting(limit.MaxStoreWait, 1)})
+	r := newRig(t, setup{evil: evil, waiting: places.NewWaiting(places.MaxStoreWait, 1)})
 	_, token := r.session()
 	_, other := r.session()
 	waits, b := r.browser(), r.browser()
@@ -100,16 +100,16 @@ func TestHangingNetworkTakesNoPlaceOfTheStore(t *testing.T) {
 // While the maximum waits, a page and a return are refused at once, and the attempt is not spent.
 func TestNoPlaceToWait(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, setup{waiting: limit.NewWaiting(time.Second, 1)})
+	r := newRig(t, setup{waiting: places.NewWaiting(time.Second, 1)})
 	session, token := r.session()
 	b := r.browser()
 	back := b.back(token, "sailor_42", "sign-in")
-	_, done, err := r.setup.waiting.Begin(t.Context(), limit.Request{})
+	_, done, err := r.setup.waiting.Begin(t.Context(), places.Request{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	natstest.Await(t, "that place is one of who waits", func() bool {
-		_, free, err := r.setup.waiting.Begin(t.Context(), limit.Request{})
+		_, free, err := r.setup.waiting.Begin(t.Context(), places.Request{})
 		if err == nil {
 			free()
 		}

@@ -19,9 +19,9 @@ import (
 
 	"verifyd/edge/browsertest"
 	"verifyd/edge/devnetwork"
-	"verifyd/edge/limit"
 	"verifyd/edge/network"
 	"verifyd/edge/network/netsettings"
+	"verifyd/edge/places"
 	"verifyd/edge/signin"
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
@@ -107,15 +107,15 @@ type setup struct {
 	networks     int    // 1 when zero; all of them lead to the same provider
 	// adds the network of the platform "discord": true if it proves only accounts there
 	platform *bool
-	counted  bool           // steps are counted; rig.counts reads them
-	on       *natsconf.Conn // the store; an embedded one of its own when nil
-	waiting  *limit.Waiting // how requests wait for it
-	deaf     bool           // the completions' writer does not run
+	counted  bool            // steps are counted; rig.counts reads them
+	on       *natsconf.Conn  // the store; an embedded one of its own when nil
+	waiting  *places.Waiting // how requests wait for it
+	deaf     bool            // the completions' writer does not run
 }
 
 // briefly is how requests wait in tests that stop the store and do not test the wait: three seconds, enough
 // for a busy machine while the store is there.
-func briefly() *limit.Waiting { return limit.NewWaiting(3*time.Second, limit.DefaultWaiting) }
+func briefly() *places.Waiting { return places.NewWaiting(3*time.Second, places.DefaultWaiting) }
 
 // rig is the real thing: embedded JetStream, the dev network, and an HTTP server with the routes.
 type rig struct {

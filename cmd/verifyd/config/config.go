@@ -25,6 +25,7 @@ import (
 	"verifyd/edge/limit"
 	"verifyd/edge/network"
 	"verifyd/edge/network/netsettings"
+	"verifyd/edge/places"
 	"verifyd/edge/web"
 	"verifyd/natsconf/certificate"
 	"verifyd/natsconf/permission"
@@ -135,9 +136,9 @@ func (s Settings) edgeConfig(c *Config, f *Faults) {
 	if !c.Levels.Default.AtLeast(c.Levels.Min) {
 		c.Levels.Default = c.Levels.Min
 	}
-	if c.StoreWait = s.StoreWait; c.StoreWait < time.Second || c.StoreWait > limit.MaxStoreWait {
+	if c.StoreWait = s.StoreWait; c.StoreWait < time.Second || c.StoreWait > places.MaxStoreWait {
 		f.Add("store-wait", fmt.Sprintf("%s is out of range", s.StoreWait),
-			fmt.Sprintf("use 1s to %s, for example 12s", limit.MaxStoreWait))
+			fmt.Sprintf("use 1s to %s, for example 12s", places.MaxStoreWait))
 	}
 	if s.BaseURL != "" {
 		base, _, err := web.ParseBaseURL(s.BaseURL)

@@ -18,6 +18,7 @@ import (
 	"verifyd/edge/dashboard/logins"
 	"verifyd/edge/dashboard/signinpage"
 	"verifyd/edge/limit"
+	"verifyd/edge/places"
 	"verifyd/edge/signin"
 	"verifyd/natsconf/fleet"
 	"verifyd/sessions"
@@ -29,7 +30,7 @@ import (
 
 // dashboard makes the integrator's pages.
 func (p *Program) dashboard(h shared, ns networks, pages *signin.Handler, attempts *limit.Attempts,
-	waiting *limit.Waiting) (*dashboard.Handler, error) {
+	waiting *places.Waiting) (*dashboard.Handler, error) {
 	p.Store.Accounts.OwnNames(p.Config.OwnNames())
 	loggedIn := logins.NewStore(p.Store.Conn, p.Store.Ring, p.Config.Now)
 	paused := pauses.NewStore(p.Store.Conn, p.Config.Now)

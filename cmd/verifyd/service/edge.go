@@ -19,6 +19,7 @@ import (
 	"verifyd/edge/guide"
 	"verifyd/edge/limit"
 	"verifyd/edge/manage"
+	"verifyd/edge/places"
 	"verifyd/edge/sdk"
 	"verifyd/edge/signin"
 	"verifyd/edge/web"
@@ -158,7 +159,7 @@ func nowhere(base string, board *dashboard.Handler, pages *signin.Handler) web.P
 }
 
 // newManage returns the management interface.
-func newManage(p *Program, h shared, ns networks, store *limit.Waiting,
+func newManage(p *Program, h shared, ns networks, store *places.Waiting,
 	failures *limit.Failures) (*manage.Handler, error) {
 	return manage.New(manage.Config{
 		BaseURL: strings.TrimSuffix(p.Base, "/"), Accounts: p.Store.Accounts, Conn: p.Store.Conn,
@@ -189,12 +190,12 @@ func (p *Program) static() ([]web.Route, error) {
 func (p *Program) listeners() *devtunnel.Relay { return devtunnel.New(p.Store.Conn) }
 
 // newWaiting is how requests wait for the store.
-func newWaiting(p *Program) (*limit.Waiting, error) {
-	w := limit.NewWaiting(p.storeWait(), limit.DefaultWaiting)
+func newWaiting(p *Program) (*places.Waiting, error) {
+	w := places.NewWaiting(p.storeWait(), places.DefaultWaiting)
 	return w, w.Measure(p.Registry)
 }
 
 // storeWait is how long a request waits for the store.
 func (p *Program) storeWait() time.Duration {
-	return cmp.Or(p.Config.StoreWait, limit.DefaultStoreWait)
+	return cmp.Or(p.Config.StoreWait, places.DefaultStoreWait)
 }

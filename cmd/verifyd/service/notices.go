@@ -132,7 +132,7 @@ func outcomeNotice(e dispatcher.AttemptEnd, now time.Time) (n notice.Notice, ok 
 func quotaNotices(p *Program) func() []notice.Notice {
 	return func() (all []notice.Notice) {
 		for _, s := range p.quota.Standings() {
-			if n, ok := notice.OfQuota(s, p.Clock()); ok {
+			if n, ok := notice.OfQuota(s.Account, s.Used, s.Limit, s.ResetAt, p.Clock()); ok {
 				all = append(all, n)
 			}
 		}

@@ -17,7 +17,7 @@ import (
 
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/entry"
-	"verifyd/edge/limit"
+	"verifyd/edge/places"
 	"verifyd/natsconf"
 	"verifyd/natsconf/once"
 	"verifyd/natsconf/topology"
@@ -41,7 +41,7 @@ type Log struct {
 
 	conn  *natsconf.Conn
 	now   func() time.Time
-	turns *limit.Places
+	turns *places.Places
 }
 
 // maxRecords bounds the records of one account, each of about 2.5 KB and kept for 400 days: 50 changes a day.
@@ -50,7 +50,7 @@ const maxRecords = 20_000
 
 // New returns a log; now is the clock of the process that makes changes.
 func New(c *natsconf.Conn, now func() time.Time) *Log {
-	return &Log{conn: c, now: now, Most: maxRecords, turns: limit.NewPlaces(limit.Pools.Turns)}
+	return &Log{conn: c, now: now, Most: maxRecords, turns: places.New(places.Pools.Turns)}
 }
 
 // Instant returns the instant of a change, as it is stored.
@@ -60,7 +60,7 @@ func (l *Log) Instant() time.Time { return l.now().UTC().Truncate(time.Milliseco
 // in the compare-and-set; without turns, hundreds at once here would race for each number of an account's
 // audit log. What takes a right away takes no turn: it is among the few that race, and waits for nobody.
 func (l *Log) Turn(ctx context.Context, account string) (done func(), err error) {
-	if done, err = l.turns.Wait(ctx, limit.Request{Of: account}); err != nil {
+	if done, err = l.turns.Wait(ctx, places.Request{Of: account}); err != nil {
 		return nil, fmt.Errorf("wait for another change: %w: %w", natsconf.ErrUnavailable, err)
 	}
 	return done, nil

@@ -12,7 +12,6 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/audit"
-	"verifyd/edge/limit"
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/topology"
@@ -248,8 +247,7 @@ func TestNoticesAboutTheQuota(t *testing.T) {
 	reset := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
 	ids := map[string]bool{}
 	for used, want := range map[int64]int64{0: 0, 49: 0, 50: 50, 79: 50, 80: 80, 99: 80, 100: 100, 120: 100} {
-		n, ok := OfQuota(limit.Standing{Account: acme, Usage: limit.Usage{Used: used, Limit: 100,
-			ResetAt: reset}}, reset)
+		n, ok := OfQuota(acme, used, 100, reset, reset)
 		if ok != (want > 0) || ok && n.Data["percent"] != want {
 			t.Errorf("%d of 100: %v, want %d", used, n.Data, want)
 		}
@@ -257,12 +255,11 @@ func TestNoticesAboutTheQuota(t *testing.T) {
 			ids[n.ID] = true
 		}
 	}
-	n, _ := OfQuota(limit.Standing{Account: acme, Usage: limit.Usage{Used: 60, Limit: 100,
-		ResetAt: reset.AddDate(0, 1, 0)}}, reset)
+	n, _ := OfQuota(acme, 60, 100, reset.AddDate(0, 1, 0), reset)
 	if ids[n.ID] = true; len(ids) != 4 {
 		t.Errorf("%d notices of three steps and another month", len(ids))
 	}
-	if _, ok := OfQuota(limit.Standing{Account: acme}, reset); ok {
+	if _, ok := OfQuota(acme, 0, 0, time.Time{}, reset); ok {
 		t.Error("no quota, and a notice")
 	}
 }

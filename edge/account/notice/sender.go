@@ -13,7 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/edge/account"
-	"verifyd/edge/limit"
+	"verifyd/edge/places"
 	"verifyd/natsconf"
 	"verifyd/natsconf/topology"
 )
@@ -62,7 +62,7 @@ type SenderConfig struct {
 type Sender struct {
 	c      SenderConfig
 	posts  *prometheus.CounterVec
-	places *limit.Places
+	places *places.Places
 
 	mu   sync.Mutex
 	held map[string]time.Time // by account: until when no POST is begun
@@ -72,7 +72,7 @@ type Sender struct {
 func NewSender(c SenderConfig) *Sender {
 	c.MinPause = cmp.Or(c.MinPause, minPause)
 	s := &Sender{
-		c: c, places: limit.NewPlaces(limit.Pools.Notices), held: map[string]time.Time{},
+		c: c, places: places.New(places.Pools.Notices), held: map[string]time.Time{},
 		posts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "verifyd_notices_total",
 			Help: "Notices to accounts, by what became of a try: delivered, failed, or given_up after a day.",
@@ -144,12 +144,12 @@ func (s *Sender) prepare(m jetstream.Msg) (n Notice, p Post, owner string, ok bo
 // hold takes a place for a POST of an account, or returns when to ask again. It waits only while others have
 // all places.
 func (s *Sender) hold(ctx context.Context, account, owner string) (release func(), wait time.Duration) {
-	who := limit.Request{Of: owner, Part: account}
+	who := places.Request{Of: owner, Part: account}
 	release, err := s.places.Acquire(who)
 	s.mu.Lock()
 	wait = time.Until(s.held[account]) // set before the place of the POST that failed was free
 	s.mu.Unlock()
-	share, full := errors.AsType[*limit.ShareError](err)
+	share, full := errors.AsType[*places.ShareError](err)
 	switch {
 	case wait > 0:
 		release()

@@ -19,7 +19,7 @@ import (
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/accountstore"
 	"verifyd/edge/account/keymirror"
-	"verifyd/edge/limit"
+	"verifyd/edge/places"
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/secretbox"
@@ -227,7 +227,7 @@ func TestHangingAddressesOfOneOwnerDelayNoOther(t *testing.T) {
 	defer close(hung)
 	bad.hang = hung
 	store := NewStore(s.conn)
-	for i := range limit.Pools.Notices.Size {
+	for i := range places.Pools.Notices.Size {
 		a := s.account(t, fmt.Sprint("Bad ", i), bad.URL, account.Member{Network: "example", Subject: "ada"})
 		raise(t, store, New(a.ID, SecretRotated, "1", time.Now(), "", nil))
 	}

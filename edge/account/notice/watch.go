@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"verifyd/edge/account"
-	"verifyd/edge/limit"
 	"verifyd/sessions/timeline"
 )
 
@@ -84,22 +83,22 @@ func whatToDo(k account.Key) string {
 // quotaSteps are the shares of its quota at which an account is notified, in percent, the highest first.
 var quotaSteps = []int64{100, 80, 50}
 
-// OfQuota returns an account's notice about the use of its quota: the highest step that it has reached. It is
-// pure.
-func OfQuota(s limit.Standing, now time.Time) (n Notice, ok bool) {
+// OfQuota returns an account's notice about the use of its quota, which resets at an instant: the highest
+// step that it has reached. It is pure.
+func OfQuota(account string, used, limit int64, resets, now time.Time) (n Notice, ok bool) {
 	for _, step := range quotaSteps {
-		if s.Limit <= 0 || 100*s.Used < step*s.Limit {
+		if limit <= 0 || 100*used < step*limit {
 			continue
 		}
 		detail := fmt.Sprintf("%d %% of this month's quota is used: %d of %d sessions. It resets on %s.",
-			step, s.Used, s.Limit, s.ResetAt.UTC().Format("2 January 2006"))
+			step, used, limit, resets.UTC().Format("2 January 2006"))
 		if step == 100 {
 			detail = fmt.Sprintf("This month's quota of %d sessions is used up: no session can be started "+
-				"until %s.", s.Limit, s.ResetAt.UTC().Format("2 January 2006"))
+				"until %s.", limit, resets.UTC().Format("2 January 2006"))
 		}
-		cause := fmt.Sprintf("%s %d %d", s.ResetAt.UTC().Format("2006-01"), s.Limit, step)
-		return New(s.Account, QuotaReached, cause, now, detail, map[string]any{
-			"percent": step, "used": s.Used, "limit": s.Limit, "resets_at": s.ResetAt.UTC(),
+		cause := fmt.Sprintf("%s %d %d", resets.UTC().Format("2006-01"), limit, step)
+		return New(account, QuotaReached, cause, now, detail, map[string]any{
+			"percent": step, "used": used, "limit": limit, "resets_at": resets.UTC(),
 		}), true
 	}
 	return Notice{}, false

@@ -21,7 +21,7 @@ import (
 	"verifyd/edge/dashboard/logins"
 	"verifyd/edge/dashboard/site"
 	"verifyd/edge/export"
-	"verifyd/edge/limit"
+	"verifyd/edge/places"
 	"verifyd/sessions"
 	"verifyd/sessions/pauses"
 	"verifyd/sessions/store"
@@ -99,7 +99,7 @@ func New(s *site.Site, c Config) (*Handler, error) {
 	}
 	d := deps{s, c}
 	return &Handler{
-		d, sessionPages{d, limit.NewPlaces(limit.Pools.LivePages), export.NewAnswers()}, signingPages{d},
+		d, sessionPages{d, places.New(places.Pools.LivePages), export.NewAnswers()}, signingPages{d},
 	}, nil
 }
 

@@ -10,8 +10,8 @@ import (
 	"verifyd/edge/account/access"
 	"verifyd/edge/dashboard/logins"
 	"verifyd/edge/dashboard/site"
-	"verifyd/edge/limit"
 	"verifyd/edge/page"
+	"verifyd/edge/places"
 	"verifyd/edge/web"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
@@ -32,7 +32,7 @@ const (
 // "changed" reports that the page has changed since it was rendered, "settled" that it will not change any
 // more; the script fetches the page itself.
 func (h sessionPages) live(w http.ResponseWriter, r *http.Request, v site.Visit) {
-	release, err := h.streams.Acquire(limit.Request{Of: v.Account.Owner(), Part: v.Person()})
+	release, err := h.streams.Acquire(places.Request{Of: v.Account.Owner(), Part: v.Person()})
 	if err != nil {
 		w.WriteHeader(http.StatusNoContent) // tells the browser not to ask again
 		return

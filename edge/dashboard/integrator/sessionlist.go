@@ -13,8 +13,8 @@ import (
 	"verifyd/edge/dashboard/paths"
 	"verifyd/edge/dashboard/site"
 	"verifyd/edge/export"
-	"verifyd/edge/limit"
 	"verifyd/edge/page"
+	"verifyd/edge/places"
 	"verifyd/edge/web"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
@@ -25,7 +25,7 @@ import (
 type sessionPages struct {
 	deps
 
-	streams *limit.Places // of pages with live updates
+	streams *places.Places // of pages with live updates
 	exports *export.Answers
 }
 

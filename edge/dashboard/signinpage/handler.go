@@ -18,6 +18,7 @@ import (
 	"verifyd/edge/account/branding/logo"
 	"verifyd/edge/dashboard/site"
 	"verifyd/edge/limit"
+	"verifyd/edge/places"
 )
 
 //go:embed web
@@ -70,7 +71,7 @@ type Handler struct {
 
 	config Config
 	rate   *limit.Rates // of logos, by account
-	logos  *limit.Places
+	logos  *places.Places
 }
 
 // New returns the handler.
@@ -82,5 +83,5 @@ func New(s *site.Site, c Config) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Handler{s, c, rate, limit.NewPlaces(limit.Pools.Logos)}, nil
+	return &Handler{s, c, rate, places.New(places.Pools.Logos)}, nil
 }

@@ -16,8 +16,8 @@ import (
 	looks "verifyd/edge/branding"
 	"verifyd/edge/dashboard/form"
 	"verifyd/edge/dashboard/site"
-	"verifyd/edge/limit"
 	"verifyd/edge/page"
+	"verifyd/edge/places"
 	"verifyd/edge/web"
 )
 
@@ -197,7 +197,7 @@ func (h *Handler) picture(ctx context.Context, file *multipart.FileHeader,
 	if err := logo.CheckSize(file.Size); err != nil {
 		return nil, &input.Error{Field: fieldLogo, Detail: err.Error()}
 	}
-	release, err := h.logos.Wait(ctx, limit.Request{})
+	release, err := h.logos.Wait(ctx, places.Request{})
 	if err != nil {
 		return nil, err
 	}

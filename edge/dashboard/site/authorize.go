@@ -13,9 +13,9 @@ import (
 	"verifyd/edge/dashboard/form"
 	"verifyd/edge/dashboard/logins"
 	"verifyd/edge/dashboard/paths"
-	"verifyd/edge/limit"
 	"verifyd/edge/network"
 	"verifyd/edge/page"
+	"verifyd/edge/places"
 	"verifyd/edge/web"
 	"verifyd/natsconf"
 )
@@ -337,7 +337,7 @@ func (s *Site) Fail(w http.ResponseWriter, r *http.Request, v *Visit, err error)
 		s.DrawProblem(w, v, ProblemForbidden)
 	case errors.Is(err, access.ErrLogFull):
 		s.DrawProblem(w, v, problemLogFull)
-	case errors.Is(err, limit.ErrNoPlace):
+	case errors.Is(err, places.ErrNoPlace):
 		w.Header().Set("Retry-After", "1")
 		s.DrawProblem(w, v, problemTooManyLists)
 	case errors.Is(err, natsconf.ErrUncertain):

@@ -22,6 +22,7 @@ import (
 	"verifyd/edge/limit"
 	"verifyd/edge/network"
 	"verifyd/edge/page"
+	"verifyd/edge/places"
 	"verifyd/edge/web"
 )
 
@@ -45,7 +46,7 @@ type Config struct {
 	Members  Directory
 	Logins   *logins.Store
 	Notices  Notices
-	Store    *limit.Waiting // how pages wait for the store; as by limit's defaults when nil
+	Store    *places.Waiting // how pages wait for the store; as by limit's defaults when nil
 	Log      zerolog.Logger
 	Now      func() time.Time
 	Parts    []Part
@@ -66,7 +67,7 @@ type Site struct {
 	templates *templates
 	flashes   map[FlashCode]Flash
 	rates     rates
-	uploads   *limit.Places
+	uploads   *places.Places
 }
 
 // New checks the configuration and the templates of all parts.
@@ -78,11 +79,11 @@ func New(c Config) (*Site, error) {
 	if c.Accounts == nil || c.Members == nil || c.Logins == nil || c.Notices == nil || c.Now == nil {
 		return nil, errors.New("dashboard: Accounts, Members, Logins, Notices and Now are required")
 	}
-	c.Store = cmp.Or(c.Store, limit.NewWaiting(limit.DefaultStoreWait, limit.DefaultWaiting))
+	c.Store = cmp.Or(c.Store, places.NewWaiting(places.DefaultStoreWait, places.DefaultWaiting))
 	s := &Site{
 		Config: c, Base: base, Prefix: prefix, HTTPS: strings.HasPrefix(base, "https:"),
-		uploads: limit.NewPlaces(limit.Pools.Uploads), storeWait: storeWait{c.Store},
-		slots: slots{limit.NewPlaces(limit.Pools.PageLists), limit.NewPlaces(limit.Pools.OperatorLists)},
+		uploads: places.New(places.Pools.Uploads), storeWait: storeWait{c.Store},
+		slots: slots{places.New(places.Pools.PageLists), places.New(places.Pools.OperatorLists)},
 	}
 	if s.rates, err = newRates(); err != nil {
 		return nil, err
@@ -109,12 +110,12 @@ func (s *Site) NetworkName(id string) string {
 }
 
 // storeWait is how pages wait for the store.
-type storeWait struct{ store *limit.Waiting }
+type storeWait struct{ store *places.Waiting }
 
 // Within returns the context under which a page reads and writes the store. If too many wait for the store,
 // it has ended: the page says that the store cannot be reached.
 func (s storeWait) Within(r *http.Request) (context.Context, context.CancelFunc) {
-	ctx, done, err := s.store.Begin(r.Context(), limit.Request{
+	ctx, done, err := s.store.Begin(r.Context(), places.Request{
 		Of: limit.SiteOf(web.EventFrom(r.Context()).ClientIP), Must: r.Method == http.MethodPost,
 	})
 	if err != nil {

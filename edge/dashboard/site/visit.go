@@ -5,7 +5,7 @@ import (
 	"verifyd/edge/account/access"
 	"verifyd/edge/account/grant"
 	"verifyd/edge/dashboard/logins"
-	"verifyd/edge/limit"
+	"verifyd/edge/places"
 )
 
 // Visit is who makes a request, and in which account.
@@ -41,7 +41,7 @@ func (v Visit) Person() string {
 }
 
 // Asks returns whose a bounded place is that the visit asks for: the account's owner's, and the person's.
-func (v Visit) Asks() limit.Request { return limit.Request{Of: v.Account.Owner(), And: v.Person()} }
+func (v Visit) Asks() places.Request { return places.Request{Of: v.Account.Owner(), And: v.Person()} }
 
 // Who is what the visitor is called.
 func (v Visit) Who() string {

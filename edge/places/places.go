@@ -1,4 +1,10 @@
-package limit
+// Package places has the bounded places of an edge: of requests that wait for the store, lists that are read,
+// exports, connections that stay open, and others.
+//
+// The law: they are one mechanism (Places), and their figures one table (Pools). They are counted by owner:
+// what one person's accounts use counts together, and always leaves a place for who has none. The package
+// knows no accounts.
+package places
 
 import (
 	"context"
@@ -57,8 +63,8 @@ type waiter struct {
 	got chan func() // the release of the place that it was given
 }
 
-// NewPlaces returns a pool's places, all of them free.
-func NewPlaces(p Pool) *Places { return &Places{Pool: p, of: map[Share]int{}} }
+// New returns a pool's places, all of them free.
+func New(p Pool) *Places { return &Places{Pool: p, of: map[Share]int{}} }
 
 // Acquire takes a place until release is called, once. Its errors are ErrNoPlace and, of it, a *ShareError
 // with the first share that is used up; release does nothing then.

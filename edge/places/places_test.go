@@ -1,4 +1,4 @@
-package limit
+package places
 
 import (
 	"context"
@@ -25,7 +25,7 @@ func (p *Places) takes(t *testing.T, r Request) (release func()) {
 
 // A place counts towards every share and the total, and is free again after its release.
 func TestPlaces(t *testing.T) {
-	p := NewPlaces(Pool{Size: 3, Each: 2, Part: 1})
+	p := New(Pool{Size: 3, Each: 2, Part: 1})
 	key, other := Request{Of: "acct_1", Part: "key_1"}, Request{Of: "acct_1", Part: "key_2"}
 	release := p.takes(t, key)
 	full := func(want string, r Request) {
@@ -59,7 +59,7 @@ func TestPlaces(t *testing.T) {
 
 // Many who hold places leave the last quarter to those who hold none, and one who may have all gets all.
 func TestLastPlacesAreForNewcomers(t *testing.T) {
-	p := NewPlaces(Pool{Size: 8, Each: 4, Part: 4, Last: 2})
+	p := New(Pool{Size: 8, Each: 4, Part: 4, Last: 2})
 	for i := range 6 {
 		p.takes(t, Request{Of: []string{"acct_1", "acct_2"}[i%2]})
 	}
@@ -74,7 +74,7 @@ func TestLastPlacesAreForNewcomers(t *testing.T) {
 	if _, err := p.Acquire(Request{Of: "acct_5"}); !errors.Is(err, ErrNoPlace) {
 		t.Errorf("when all are taken: %v", err)
 	}
-	whole := NewPlaces(Pool{Size: 4, Each: 4, Last: 1})
+	whole := New(Pool{Size: 4, Each: 4, Last: 1})
 	for range 4 {
 		whole.takes(t, Request{Of: "operators"})
 	}
@@ -100,7 +100,7 @@ func TestPoolsKeepTheirBounds(t *testing.T) {
 }
 
 func checkPool(t *rapid.T, pool Pool) {
-	p, held, releases, n := NewPlaces(pool), map[string]int{}, map[string][]func(){}, 0
+	p, held, releases, n := New(pool), map[string]int{}, map[string][]func(){}, 0
 	owners := rapid.IntRange(1, 40).Draw(t, "owners")
 	for range rapid.IntRange(1, 400).Draw(t, "steps") {
 		who := strconv.Itoa(rapid.IntRange(1, owners).Draw(t, "owner"))
@@ -145,7 +145,7 @@ func checkPool(t *rapid.T, pool Pool) {
 func TestWhoWaitsIsInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPlaces(Pool{Size: 2, Each: 1})
+		p := New(Pool{Size: 2, Each: 1})
 		var got []string
 		releases := map[string]func(){}
 		wait := func(ctx context.Context, name, of string) {

@@ -1,4 +1,4 @@
-package limit
+package places
 
 import (
 	"context"
@@ -8,10 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
-	"verifyd/natsconf"
-	"verifyd/natsconf/natstest"
 	"verifyd/natsconf/wait"
 )
 
@@ -145,44 +141,4 @@ func TestGreedyCrowdLeavesPlacesToWait(t *testing.T) {
 		}
 		done()
 	})
-}
-
-// deaf loses every third answer.
-type deaf struct {
-	publisher
-
-	sent int
-}
-
-func (d *deaf) Publish(ctx context.Context, m *nats.Msg) (natsconf.Ack, error) {
-	ack, err := d.publisher.Publish(ctx, m)
-	if d.sent++; err == nil && d.sent%3 == 1 {
-		return natsconf.Ack{}, natsconf.ErrUncertain
-	}
-	return ack, err
-}
-
-// A caller that waits counts each unit once, even if the answers are lost. One that does not wait learns that
-// the result is unknown.
-func TestLostAnswersCountOnce(t *testing.T) {
-	t.Parallel()
-	q, conn := newQuota(t, 3)
-	q.counter = &deaf{publisher: q.counter}
-	ctx, cancel := wait.For(t.Context(), natstest.TestTimeout)
-	defer cancel()
-	for n := range int64(3) {
-		if u, err := q.Take(ctx, acme, 0, june); err != nil || u.Used != n+1 {
-			t.Errorf("unit %d: %+v, %v", n+1, u, err)
-		}
-	}
-	if got := used(t, conn, acme, june); got != `{"val":"3"}` {
-		t.Errorf("the counter is %s", got)
-	}
-	if _, err := q.Take(ctx, acme, 0, june); !errors.Is(err, ErrQuotaExceeded) {
-		t.Errorf("beyond the quota: %v", err)
-	}
-	q.counter.(*deaf).sent = 0
-	if _, err := q.Take(t.Context(), "acc_other", 0, june); !errors.Is(err, natsconf.ErrUncertain) {
-		t.Errorf("without waiting: %v", err)
-	}
 }

@@ -1,4 +1,4 @@
-package limit
+package places
 
 import (
 	"context"
@@ -27,7 +27,7 @@ type Waiting struct {
 
 // NewWaiting returns the given number of free places.
 func NewWaiting(within time.Duration, limit int) *Waiting {
-	return &Waiting{within, NewPlaces(Pools.Store.Sized(limit))}
+	return &Waiting{within, New(Pools.Store.Sized(limit))}
 }
 
 // Measure registers how many wait.
