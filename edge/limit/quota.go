@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -186,11 +187,7 @@ func (q *Quota) remember(account string, u Usage, now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.exhausted) >= q.sweepAt {
-		for id, r := range q.exhausted {
-			if !now.Before(r.until) {
-				delete(q.exhausted, id)
-			}
-		}
+		maps.DeleteFunc(q.exhausted, func(_ string, r refusal) bool { return !now.Before(r.until) })
 		q.sweepAt = max(sweepFrom, 2*len(q.exhausted))
 	}
 	q.exhausted[account] = refusal{until: now.Add(exhaustedFor), usage: u}

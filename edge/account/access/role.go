@@ -21,10 +21,8 @@ func Roles() []Role { return []Role{RoleOwner, RoleDeveloper, RoleViewer} }
 
 // ParseRole reads a role.
 func ParseRole(s string) (Role, error) {
-	for _, r := range Roles() {
-		if string(r) == s {
-			return r, nil
-		}
+	if slices.Contains(Roles(), Role(s)) {
+		return Role(s), nil
 	}
 	return "", fmt.Errorf("%q is not a role; use owner, developer or viewer", s)
 }

@@ -116,17 +116,13 @@ const listThem = "list them with: verifyd account list"
 // noAccount is the error for a name that no account has, with the names that may have been meant.
 func (s accounts) noAccount(ctx context.Context, name string) error {
 	accounts, err := s.Accounts(ctx)
-	if err != nil { // the names are a help, and no more
-		return fmt.Errorf("%w: %q; %s", account.ErrNoAccount, name, listThem)
-	}
 	names := make([]string, len(accounts))
 	for i, a := range accounts {
 		names[i] = a.Name
 	}
-	near := naming.Nearest(name, names)
-	if len(near) == 0 {
-		return fmt.Errorf("%w: %q; %s", account.ErrNoAccount, name, listThem)
+	help := listThem
+	if near := naming.Nearest(name, names); err == nil && len(near) > 0 { // a help, and no more
+		help = "there is " + strings.Join(near, ", ") + "; " + listThem
 	}
-	return fmt.Errorf("%w: %q; there is %s; %s", account.ErrNoAccount, name, strings.Join(near, ", "),
-		listThem)
+	return fmt.Errorf("%w: %q; %s", account.ErrNoAccount, name, help)
 }

@@ -72,19 +72,17 @@ type logged struct {
 
 func (s *Store) logged(ctx context.Context) (l logged, err error) {
 	l.ended = map[string]bool{}
-	err = s.log.Each(ctx, l.take)
+	err = s.log.Each(ctx, func(r audit.Record) {
+		switch r.What {
+		case audit.AccountCreated:
+			l.accounts = append(l.accounts, r.Account)
+		case audit.KeyCreated:
+			l.keys = append(l.keys, r)
+		case audit.KeyWasRevoked, audit.KeyWasRolled:
+			l.ended[r.On] = true
+		}
+	})
 	return l, err
-}
-
-func (l *logged) take(r audit.Record) {
-	switch r.What {
-	case audit.AccountCreated:
-		l.accounts = append(l.accounts, r.Account)
-	case audit.KeyCreated:
-		l.keys = append(l.keys, r)
-	case audit.KeyWasRevoked, audit.KeyWasRolled:
-		l.ended[r.On] = true
-	}
 }
 
 // Doubt is an account whose name users may take for another's: it was made before such names were refused, or

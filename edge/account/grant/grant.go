@@ -319,8 +319,8 @@ func (s *Store) granted(ctx context.Context, to Grant) (bool, error) {
 	return err == nil, err
 }
 
-// grant reads a holder's stored grant, and its revision. The error is ErrNoOperator if none is in force, and
-// ErrNoLink for a link into an account.
+// grant reads a holder's stored grant, and its revision. The error is the grant's none if it is not in force:
+// beside it one that has ended or expired is returned.
 func (s *Store) grant(ctx context.Context, to Grant) (g Grant, revision uint64, err error) {
 	m, err := s.conn.Last(ctx, topology.BucketStream(topology.BucketOperations), to.subject())
 	if errors.Is(err, natsconf.ErrNotFound) {

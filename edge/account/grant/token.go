@@ -15,8 +15,6 @@ import (
 	"verifyd/edge/account/entry"
 	"verifyd/edge/account/input"
 	"verifyd/edge/account/secrets"
-	"verifyd/natsconf"
-	"verifyd/natsconf/topology"
 )
 
 // Scope is a part of the management interface that an operator token opens.
@@ -170,21 +168,11 @@ func (t operatorTokens) Token(ctx context.Context, token string) (Grant, error) 
 // TokenGrant is Token by the token's id.
 func (t operatorTokens) TokenGrant(ctx context.Context, id string) (Grant, error) {
 	to := Grant{Token: id}
-	m, err := t.s.conn.Last(ctx, topology.BucketStream(topology.BucketOperations), to.subject())
-	if errors.Is(err, natsconf.ErrNotFound) {
-		return Grant{}, ErrNoToken
+	g, _, err := t.s.grant(ctx, to)
+	if errors.Is(err, ErrNoToken) && g.isOf(to) {
+		err = nil // it has ended or expired
 	}
-	if err != nil {
-		return Grant{}, fmt.Errorf("read the operator token: %w", err)
-	}
-	g, err := decodeGrant(m.Data)
-	if err != nil {
-		return Grant{}, err
-	}
-	if !g.isOf(to) {
-		return Grant{}, ErrNoToken
-	}
-	return g, nil
+	return g, err
 }
 
 // detail is what the record of a decision says of the grant.

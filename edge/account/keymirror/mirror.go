@@ -339,7 +339,8 @@ func (m *Mirror) putAccount(next *snapshot, e jetstream.KeyValueEntry) error {
 		return err
 	}
 	a := r.Account
-	if old, ok := m.before(next, a.ID); ok && !old.DeletedAt.IsZero() && a.DeletedAt.IsZero() {
+	old := last(next.accounts, m.now.Load().accounts, a.ID)
+	if old != nil && !old.DeletedAt.IsZero() && a.DeletedAt.IsZero() {
 		m.log.Error().Str("account", a.ID).
 			Msg("an account that was deleted came back as it was before; it stays deleted")
 		return nil
@@ -348,34 +349,25 @@ func (m *Mirror) putAccount(next *snapshot, e jetstream.KeyValueEntry) error {
 	return nil
 }
 
-// before returns an account as it was seen last.
-func (m *Mirror) before(next *snapshot, id string) (*account.Account, bool) {
-	old, ok := next.accounts[id]
-	if !ok {
-		old, ok = m.now.Load().accounts[id]
-	}
-	return old, ok
-}
-
 func (m *Mirror) putKey(next *snapshot, e jetstream.KeyValueEntry) error {
 	d, k, err := record.DecodeKey(e.Key(), e.Value())
 	if err != nil {
 		return err
 	}
-	next.keys[d] = m.standing(next, d, &k.Key)
+	old := last(next.keys, m.now.Load().keys, d)
+	if old != nil && k.Revives(*old) {
+		m.log.Error().Str("key", k.ID).Msg("a key that had ended came back as it was before; it stays ended")
+		next.keys[d] = old
+		return nil
+	}
+	next.keys[d] = &k.Key
 	return nil
 }
 
-// standing returns the version of a key that holds: the one that has come, unless that would undo an end that
-// was seen.
-func (m *Mirror) standing(next *snapshot, d secrets.Digest, k *account.Key) *account.Key {
-	old, ok := next.keys[d]
-	if !ok {
-		old, ok = m.now.Load().keys[d]
+// last returns what was seen last under a name; nil: nothing was.
+func last[K comparable, V any](next, now map[K]*V, name K) *V {
+	if v := next[name]; v != nil {
+		return v
 	}
-	if ok && k.Revives(*old) {
-		m.log.Error().Str("key", k.ID).Msg("a key that had ended came back as it was before; it stays ended")
-		return old
-	}
-	return k
+	return now[name]
 }

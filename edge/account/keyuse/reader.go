@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -27,12 +26,17 @@ const readsAtOnce = 16
 // returns all.
 func (r *Reader) LastUsed(ctx context.Context, ids ...string) (map[string]time.Time, error) {
 	used := map[string]time.Time{}
+	add := func(key string, value []byte) {
+		if at := parseUse(value); !at.IsZero() {
+			used[key] = at
+		}
+	}
 	if len(ids) == 0 {
 		entries, err := entry.List(ctx, r.conn, topology.BucketKeyUses, ">")
 		for _, e := range entries {
-			used[e.Key] = parseUse(e.Value)
+			add(e.Key, e.Value)
 		}
-		return withoutZero(used), err
+		return used, err
 	}
 	for chunk := range slices.Chunk(ids, readsAtOnce) {
 		var asked sync.WaitGroup
@@ -45,13 +49,8 @@ func (r *Reader) LastUsed(ctx context.Context, ids ...string) (map[string]time.T
 			if failed[i] != nil && !errors.Is(failed[i], natsconf.ErrNotFound) {
 				return nil, fmt.Errorf("read when the key was used: %w", failed[i])
 			}
-			used[id] = parseUse(entries[i].Value)
+			add(id, entries[i].Value)
 		}
 	}
-	return withoutZero(used), nil
-}
-
-func withoutZero(used map[string]time.Time) map[string]time.Time {
-	maps.DeleteFunc(used, func(_ string, at time.Time) bool { return at.IsZero() })
-	return used
+	return used, nil
 }

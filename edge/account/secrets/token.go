@@ -20,8 +20,8 @@ func NewToken() (token, digest string) {
 	var b [tokenBytes]byte
 	_, _ = rand.Read(b[:]) // never fails
 	token = base64.RawURLEncoding.EncodeToString(b[:])
-	sum := sha256.Sum256([]byte(token))
-	return token, hex.EncodeToString(sum[:])
+	digest, _ = DigestToken(token) // it has just been made in that form
+	return token, digest
 }
 
 // DigestToken returns the stored digest of a token, if it has the form of one.
