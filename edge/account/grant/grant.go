@@ -61,14 +61,34 @@ var (
 	ErrNoToken = errors.New("no such operator token; list them with: verifyd operator token list")
 )
 
-// Grants are below these in the bucket topology.BucketOperations, where an edge writes nothing but pauses: a
-// login that claims to be an operator's, or to come from a login link, is neither without a grant.
-const (
-	operatorEntry     = "operator."
-	operatorLinkEntry = "operator-link."
-	tokenEntry        = "operator-token."
-	accountLinkEntry  = "account-link." // and the account's id
+// kind is a kind of grants: who has them.
+type kind struct {
+	// entry begins their entries in the bucket topology.BucketOperations, where an edge writes nothing but
+	// pauses: a login that claims to be an operator's, or to come from a login link, is neither without a
+	// grant.
+	entry string
+	what  string // in errors
+	none  error  // that one is not there
+}
+
+var (
+	operators     = kind{"operator.", "operator", ErrNoOperator}
+	operatorLinks = kind{"operator-link.", "login link", ErrNoOperator}
+	tokenGrants   = kind{"operator-token.", "operator token", ErrNoToken}
+	accountLinks  = kind{"account-link.", "login link", ErrNoLink} // then comes the account's id
 )
+
+func (g Grant) kind() kind {
+	switch {
+	case g.Account != "":
+		return accountLinks
+	case g.Link != "":
+		return operatorLinks
+	case g.Token != "":
+		return tokenGrants
+	}
+	return operators
+}
 
 // Holder names who has the grant, as the audit log does: an identity, or the id of a login link or a token.
 func (g Grant) Holder() string {
@@ -80,14 +100,10 @@ func (g Grant) Holder() string {
 
 // subject is the subject of the grant.
 func (g Grant) subject() string {
-	entry, name := operatorEntry, g.Network+"\x00"+g.Subject // a network's id holds no zero byte
-	switch {
-	case g.Account != "":
-		entry, name = accountLinkEntry+g.Account+".", g.Link
-	case g.Link != "":
-		entry, name = operatorLinkEntry, g.Link
-	case g.Token != "":
-		entry, name = tokenEntry, g.Token
+	// a network's id holds no zero byte
+	entry, name := g.kind().entry, cmp.Or(g.Link, g.Token, g.Network+"\x00"+g.Subject)
+	if g.Account != "" {
+		entry += g.Account + "."
 	}
 	sum := sha256.Sum256([]byte(name))
 	return topology.BucketSubject(topology.BucketOperations, entry+hex.EncodeToString(sum[:]))
@@ -99,28 +115,6 @@ func (g Grant) log() string {
 		return g.Account
 	}
 	return audit.ServiceLog
-}
-
-// none is the error for a grant that is not there.
-func (g Grant) none() error {
-	switch {
-	case g.Account != "":
-		return ErrNoLink
-	case g.Token != "":
-		return ErrNoToken
-	}
-	return ErrNoOperator
-}
-
-// what names the grant in errors.
-func (g Grant) what() string {
-	switch {
-	case g.Link != "":
-		return "login link"
-	case g.Token != "":
-		return "operator token"
-	}
-	return "operator"
 }
 
 // holds reports whether the grant is in force at an instant.
@@ -208,7 +202,7 @@ func (s *Store) decide(ctx context.Context, by access.Actor, what string, of Gra
 	var g Grant
 	err := natsconf.Retry(ctx, func() error {
 		found, revision, err := s.grant(ctx, of)
-		if err != nil && !errors.Is(err, of.none()) {
+		if err != nil && !errors.Is(err, of.kind().none) {
 			return err
 		}
 		if g, err = edit(found, err); err != nil {
@@ -230,7 +224,7 @@ func (s *Store) decide(ctx context.Context, by access.Actor, what string, of Gra
 // mayGrant fails at once if this process's credential may not write a grant.
 func (s *Store) mayGrant(ctx context.Context, g Grant) error {
 	if err := s.conn.MayWrite(ctx, g.subject()); err != nil {
-		return fmt.Errorf("change the %s: %w", g.what(), err)
+		return fmt.Errorf("change the %s: %w", g.kind().what, err)
 	}
 	return nil
 }
@@ -240,7 +234,7 @@ func (s *Store) mayGrant(ctx context.Context, g Grant) error {
 func (s *Store) putGrant(ctx context.Context, g Grant, revision uint64) error {
 	data, err := json.Marshal(grantRecord{grantVersion, g})
 	if err != nil {
-		return fmt.Errorf("encode the %s: %w", g.what(), err)
+		return fmt.Errorf("encode the %s: %w", g.kind().what, err)
 	}
 	m := entry.Replace(g.subject(), data, revision)
 	switch {
@@ -259,7 +253,7 @@ func (s *Store) putGrant(ctx context.Context, g Grant, revision uint64) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("store the %s: %w", g.what(), natsconf.Kind(err))
+	return fmt.Errorf("store the %s: %w", g.kind().what, natsconf.Kind(err))
 }
 
 // IsOperator reports whether somebody is an operator at this moment, as the leader has it.
@@ -305,7 +299,7 @@ func (s *Store) OperatorGrant(ctx context.Context, by access.Actor) (Grant, erro
 		to = Grant{Token: by.ID}
 	}
 	g, _, err := s.grant(ctx, to)
-	if errors.Is(err, to.none()) {
+	if errors.Is(err, to.kind().none) {
 		err = fmt.Errorf("%w: %s is no longer an operator", access.ErrNotAllowed, by)
 	}
 	return g, err
@@ -313,7 +307,7 @@ func (s *Store) OperatorGrant(ctx context.Context, by access.Actor) (Grant, erro
 
 func (s *Store) granted(ctx context.Context, to Grant) (bool, error) {
 	_, _, err := s.grant(ctx, to)
-	if errors.Is(err, to.none()) {
+	if errors.Is(err, to.kind().none) {
 		return false, nil
 	}
 	return err == nil, err
@@ -324,14 +318,14 @@ func (s *Store) granted(ctx context.Context, to Grant) (bool, error) {
 func (s *Store) grant(ctx context.Context, to Grant) (g Grant, revision uint64, err error) {
 	m, err := s.conn.Last(ctx, topology.BucketStream(topology.BucketOperations), to.subject())
 	if errors.Is(err, natsconf.ErrNotFound) {
-		return Grant{}, 0, to.none()
+		return Grant{}, 0, to.kind().none
 	}
 	if err != nil {
-		return Grant{}, 0, fmt.Errorf("read the %s: %w", to.what(), err)
+		return Grant{}, 0, fmt.Errorf("read the %s: %w", to.kind().what, err)
 	}
 	g, err = decodeGrant(m.Data)
 	if err == nil && (!g.holds(s.now()) || !g.isOf(to)) {
-		err = to.none()
+		err = to.kind().none
 	}
 	return g, m.Sequence, err
 }

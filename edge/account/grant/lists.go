@@ -15,7 +15,7 @@ import (
 
 // Operators lists the grants of operators that are in force, by holder.
 func (s *Store) Operators(ctx context.Context) ([]Grant, error) {
-	grants, err := s.grants(ctx, operatorEntry, operatorLinkEntry)
+	grants, err := s.grants(ctx, operators.entry, operatorLinks.entry)
 	if err != nil {
 		return nil, fmt.Errorf("list operators: %w", err)
 	}
@@ -28,7 +28,7 @@ func (s *Store) LoginLinks(ctx context.Context, id string) ([]Grant, error) {
 	if !account.IsID(id) {
 		return nil, account.ErrNoAccount
 	}
-	grants, err := s.grants(ctx, accountLinkEntry+id+".")
+	grants, err := s.grants(ctx, accountLinks.entry+id+".")
 	if err != nil {
 		return nil, fmt.Errorf("list login links: %w", err)
 	}
@@ -72,7 +72,8 @@ func (s *Store) decisions(ctx context.Context, entries ...string) ([]Grant, erro
 // RepairLog writes the records of grants that are missing in the audit log. A repeat is harmless. One that
 // cannot be written keeps no other one from it, unless the store is away.
 func (s *Store) RepairLog(ctx context.Context) error {
-	grants, err := s.decisions(ctx, operatorEntry, operatorLinkEntry, tokenEntry, accountLinkEntry)
+	grants, err := s.decisions(ctx, operators.entry, operatorLinks.entry, tokenGrants.entry,
+		accountLinks.entry)
 	for _, g := range grants {
 		if errors.Is(err, natsconf.ErrUnavailable) {
 			break

@@ -137,7 +137,7 @@ func (t operatorTokens) RevokeToken(ctx context.Context, by access.Actor, id str
 
 // Tokens lists the operator tokens that are known, those that have ended a while ago among them, by age.
 func (t operatorTokens) Tokens(ctx context.Context) ([]Grant, error) {
-	tokens, err := t.s.decisions(ctx, tokenEntry)
+	tokens, err := t.s.decisions(ctx, tokenGrants.entry)
 	if err != nil {
 		return nil, fmt.Errorf("list operator tokens: %w", err)
 	}
