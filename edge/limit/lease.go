@@ -127,9 +127,7 @@ func (l *lease) roll(now time.Time) {
 func (q *Quota) fill(ctx context.Context, account string, quota, block int64, now time.Time) (Usage, error) {
 	ctx, cancel := wait.Outlasting(ctx, fillTimeout)
 	defer cancel()
-	crashpoint.Reach(crashpoint.BeforeCount)
 	total, err := q.count(ctx, account, block, now)
-	crashpoint.Reach(crashpoint.AfterCount)
 	over := min(max(total-quota, 0), block)
 
 	q.mu.Lock()
@@ -158,6 +156,8 @@ func (q *Quota) fill(ctx context.Context, account string, quota, block int64, no
 // an answer is sent again and counts once. If it is not answered in time, the units that it may have counted
 // are given back.
 func (q *Quota) count(ctx context.Context, account string, n int64, now time.Time) (int64, error) {
+	crashpoint.Reach(crashpoint.BeforeCount)
+	defer crashpoint.Reach(crashpoint.AfterCount)
 	d := newDebt(account, n, now)
 	d.counted = rand.Text()
 	m := identified(account, now, n, d.counted)

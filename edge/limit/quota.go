@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"verifyd/natsconf"
-	"verifyd/natsconf/crashpoint"
 	"verifyd/sessions/stats"
 )
 
@@ -129,9 +128,7 @@ func (q *Quota) Take(ctx context.Context, account string, quota int64, now time.
 
 // single counts one unit by itself.
 func (q *Quota) single(ctx context.Context, account string, quota int64, now time.Time) (Usage, error) {
-	crashpoint.Reach(crashpoint.BeforeCount)
 	total, err := q.count(ctx, account, 1, now)
-	crashpoint.Reach(crashpoint.AfterCount)
 	if err != nil {
 		return Usage{}, err
 	}

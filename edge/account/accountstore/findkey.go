@@ -16,13 +16,17 @@ import (
 	"verifyd/natsconf/topology"
 )
 
-// stored is a key as it is stored in the bucket.
+// stored is a key as it was read.
 type stored struct {
 	record.Key
 
-	entry    string
-	data     []byte // the record as it was read
-	revision uint64
+	entry entry.Entry
+}
+
+// decode reads the key of an entry. Its errors are record.DecodeKey's.
+func decode(e entry.Entry) (stored, error) {
+	_, k, err := record.DecodeKey(e.Key, e.Value)
+	return stored{k, e}, err
 }
 
 // ownKey reads a key that the actor is about to change, if they may.
@@ -74,8 +78,8 @@ func (s keys) find(ctx context.Context, name string) (stored, error) {
 		return stored{}, err
 	}
 	for _, e := range entries {
-		if d, k, err := record.DecodeKey(e.Key, e.Value); err == nil && d.ID() == name {
-			return stored{Key: k, entry: e.Key, data: e.Value, revision: e.Revision}, nil
+		if k, err := decode(e); err == nil && k.ID == name {
+			return k, nil
 		}
 	}
 	return stored{}, noKey(name)
@@ -93,14 +97,14 @@ func (s keys) read(ctx context.Context, filter string) (stored, error) {
 		return stored{}, fmt.Errorf("read key: %w", err)
 	}
 	name := strings.TrimPrefix(m.Subject, topology.BucketSubject(topology.BucketKeys, ""))
-	_, k, err := record.DecodeKey(name, m.Data)
+	k, err := decode(entry.Entry{Key: name, Value: m.Data, Revision: m.Sequence})
 	if err == nil || errors.Is(err, natsconf.ErrNewer) || !strings.HasSuffix(filter, "*") {
-		return stored{Key: k, entry: name, data: m.Data, revision: m.Sequence}, err
+		return k, err
 	}
 	all, lerr := entry.List(ctx, s.conn, topology.BucketKeys, filter) // beside what no verifyd wrote
 	for _, e := range all {
-		if _, k, err := record.DecodeKey(e.Key, e.Value); err == nil {
-			return stored{Key: k, entry: e.Key, data: e.Value, revision: e.Revision}, nil
+		if k, err := decode(e); err == nil {
+			return k, nil
 		}
 	}
 	return stored{}, errors.Join(err, lerr)

@@ -181,7 +181,7 @@ func (s keys) RollKey(ctx context.Context, by access.Actor, accountID, id string
 	err = natsconf.Retry(ctx, func() (err error) {
 		secret = "" // of the try before, which was not stored
 		if old, err = s.ownKey(ctx, by, accountID, id, s.mayChangeKeys); err == nil {
-			err = cmp.Or(s.log.Repair(ctx, old.Last), record.KeyRewritable(old.data))
+			err = cmp.Or(s.log.Repair(ctx, old.Last), record.KeyRewritable(old.entry.Value))
 		}
 		if err != nil {
 			return err
@@ -231,7 +231,7 @@ func (s keys) exchange(ctx context.Context, old stored, d secrets.Digest, k acco
 	}
 	// The successor is the last: a directory that shows it shows how the other one ends.
 	err = s.conn.PublishBatch(ctx, topology.BucketStream(topology.BucketKeys),
-		entry.Message(topology.BucketKeys, old.entry, before, old.revision),
+		entry.Message(topology.BucketKeys, old.entry.Key, before, old.entry.Revision),
 		entry.Message(topology.BucketKeys, d.Entry(), after, 0))
 	conflict := errors.Is(err, natsconf.ErrConflict)
 	if !conflict && !errors.Is(err, natsconf.ErrUncertain) {
@@ -268,12 +268,12 @@ func (s keys) RevokeKey(ctx context.Context, by access.Actor, accountID, name st
 		}
 		data, err := k.Encode()
 		if err == nil {
-			data, err = record.KeepKey(k.data, data)
+			data, err = record.KeepKey(k.entry.Value, data)
 		}
 		if err != nil {
 			return err
 		}
-		return s.put(ctx, topology.BucketKeys, k.entry, data, k.revision)
+		return s.put(ctx, topology.BucketKeys, k.entry.Key, data, k.entry.Revision)
 	})
 	if errors.Is(err, errUnchanged) {
 		return k.Key.Key, nil

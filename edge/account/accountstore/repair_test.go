@@ -115,7 +115,7 @@ func dieRevoking(t *testing.T, s *Store, id string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.put(t.Context(), topology.BucketKeys, k.entry, data, k.revision); err != nil {
+	if err := s.put(t.Context(), topology.BucketKeys, k.entry.Key, data, k.entry.Revision); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -359,7 +359,7 @@ func TestRecordsOfVersion1(t *testing.T) {
 	}
 	for _, name := range []string{secret, d.ID()} {
 		k, err := s.find(t.Context(), name)
-		if err != nil || k.Account != id || k.entry != d.EntryV1() {
+		if err != nil || k.Account != id || k.entry.Key != d.EntryV1() {
 			t.Errorf("key by %q: %+v, %v", name[:4], k.Key, err)
 		}
 	}
@@ -488,8 +488,8 @@ func TestNewerKeyKeepsNothingElseFromItsEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		natstest.Publish(t, s.conn, topology.BucketSubject(topology.BucketKeys, found.entry),
-			[]byte(strings.Replace(string(found.data), `"v":2`, `"v":99`, 1)))
+		natstest.Publish(t, s.conn, topology.BucketSubject(topology.BucketKeys, found.entry.Key),
+			[]byte(strings.Replace(string(found.entry.Value), `"v":2`, `"v":99`, 1)))
 	}
 	d, err := s.DeleteAccount(t.Context(), access.Operator(""), a.ID, false)
 	if !errors.Is(err, natsconf.ErrNewer) || !strings.Contains(err.Error(), newer) ||
