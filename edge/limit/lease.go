@@ -45,11 +45,8 @@ func (q *Quota) Standings() []Standing {
 	all := make([]Standing, 0, len(q.leases))
 	for account, l := range q.leases {
 		if l.quota > 0 {
-			all = append(all, Standing{
-				Account: account, Usage: Usage{
-					Used: l.total - l.left, Limit: l.quota, ResetAt: nextMonth(l.at),
-				},
-			})
+			u := Usage{Used: l.total - l.left, Limit: l.quota, ResetAt: nextMonth(l.at)}
+			all = append(all, Standing{Account: account, Usage: u})
 		}
 	}
 	return all

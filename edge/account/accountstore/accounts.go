@@ -35,11 +35,9 @@ func (s accounts) SetQuota(ctx context.Context, by access.Actor, id string, quot
 		if a.Quota == quota {
 			return audit.Record{}, errUnchanged
 		}
-		d := audit.Record{
-			What: audit.QuotaSet, Detail: map[string]string{
-				"from": strconv.FormatInt(a.Quota, 10), "to": strconv.FormatInt(quota, 10),
-			},
-		}
+		d := audit.Record{What: audit.QuotaSet, Detail: map[string]string{
+			"from": strconv.FormatInt(a.Quota, 10), "to": strconv.FormatInt(quota, 10),
+		}}
 		a.Quota = quota
 		return d, nil
 	})

@@ -66,11 +66,9 @@ func (s accounts) SetReturnOrigins(ctx context.Context, by access.Actor, id stri
 			return audit.Record{}, input.Wrong("return_origins", "the link back leads to %s; change the "+
 				"link before you remove that site", used)
 		}
-		d := audit.Record{
-			What: audit.ReturnOriginsSet, Detail: map[string]string{
-				"from": strings.Join(a.ReturnOrigins, " "), "to": strings.Join(origins, " "),
-			},
-		}
+		d := audit.Record{What: audit.ReturnOriginsSet, Detail: map[string]string{
+			"from": strings.Join(a.ReturnOrigins, " "), "to": strings.Join(origins, " "),
+		}}
 		a.ReturnOrigins = origins
 		return d, nil
 	})

@@ -123,11 +123,9 @@ func (s members) WithdrawInvite(ctx context.Context, by access.Actor, id, invite
 		if i < 0 {
 			return audit.Record{}, fmt.Errorf("%w: %q", account.ErrNoInvite, invite)
 		}
-		d := audit.Record{
-			What: audit.InviteWithdrawn, On: invite, Detail: map[string]string{
-				"role": string(a.Invites[i].Role), "for": a.Invites[i].For,
-			},
-		}
+		d := audit.Record{What: audit.InviteWithdrawn, On: invite, Detail: map[string]string{
+			"role": string(a.Invites[i].Role), "for": a.Invites[i].For,
+		}}
 		a.Invites = slices.Delete(a.Invites, i, i+1)
 		return d, nil
 	})

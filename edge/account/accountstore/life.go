@@ -199,9 +199,8 @@ func (s lives) AskDeletion(ctx context.Context, by access.Actor, id string) (acc
 		if a.DisabledAt.IsZero() {
 			a.DisabledAt = a.DeleteAskedAt
 		}
-		return audit.Record{
-			What: audit.DeletionAsked, Detail: map[string]string{"at": entry.Stamp(a.DeletesAt())},
-		}, nil
+		return audit.Record{What: audit.DeletionAsked,
+			Detail: map[string]string{"at": entry.Stamp(a.DeletesAt())}}, nil
 	})
 }
 

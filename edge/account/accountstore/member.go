@@ -55,11 +55,9 @@ func (s members) SetRole(ctx context.Context, by access.Actor, id, network, subj
 		if m.Role == role {
 			return audit.Record{}, errUnchanged
 		}
-		d := audit.Record{
-			What: audit.RoleChanged, On: m.Identity().String(), Detail: map[string]string{
-				"name": m.Name, "from": string(m.Role), "to": string(role),
-			},
-		}
+		d := audit.Record{What: audit.RoleChanged, On: m.Identity().String(), Detail: map[string]string{
+			"name": m.Name, "from": string(m.Role), "to": string(role),
+		}}
 		was := m.Role
 		m.Role = role
 		if !role.May(access.ActionMembers) {
