@@ -69,7 +69,7 @@ func (q *Quota) next(account string, quota int64, now time.Time) move {
 	switch {
 	case l.left > 0 && l.total-l.left < quota:
 		l.left--
-		l.give(1, now)
+		l.give(now)
 		return move{
 			granted: true, usage: Usage{Used: l.total - l.left, Limit: quota, ResetAt: nextMonth(now)},
 		}
@@ -98,10 +98,10 @@ func (q *Quota) lease(account string, now time.Time) *lease {
 	return l
 }
 
-// give counts units towards the account's rate.
-func (l *lease) give(n int64, now time.Time) {
+// give counts a unit towards the account's rate.
+func (l *lease) give(now time.Time) {
 	l.roll(now)
-	l.count += n
+	l.count++
 	l.used = time.Now()
 }
 

@@ -137,7 +137,7 @@ func (q *Quota) single(ctx context.Context, account string, quota int64, now tim
 		q.mu.Lock()
 		l := q.lease(account, now)
 		l.total = max(l.total, total)
-		l.give(1, now)
+		l.give(now)
 		q.mu.Unlock()
 		return u, nil
 	}
