@@ -130,7 +130,7 @@ func (s keys) listKeys(ctx context.Context) ([]record.Key, error) {
 	for _, e := range entries {
 		_, k, derr := record.DecodeKey(e.Key, e.Value)
 		if derr != nil {
-			err = errors.Join(err, entry.LeaveOut(s.unreadable, derr))
+			err = errors.Join(err, s.log.LeaveOut(derr))
 			continue
 		}
 		records = append(records, k)

@@ -105,7 +105,7 @@ func (s *Store) EndDue(ctx context.Context) error {
 		a := record.Outline(e.Key, e.Value)
 		if a.Name == "" && e.Key != storestate.CheckEntry { // unless it leads to another account
 			if _, err := record.DecodeAccount(e.Key, e.Value, s.box); err != nil {
-				failed = errors.Join(failed, entry.LeaveOut(s.unreadable, err))
+				failed = errors.Join(failed, s.log.LeaveOut(err))
 			}
 		}
 		if !a.Exists() || !a.Due(s.now()) {
@@ -160,7 +160,7 @@ func (s *Store) endKeys(ctx context.Context, by access.Actor, id string, dry boo
 	for _, e := range entries {
 		_, k, kerr := record.DecodeKey(e.Key, e.Value)
 		if kerr != nil && (k.Account == id || k.Account == "") {
-			err = errors.Join(err, entry.LeaveOut(s.unreadable, kerr))
+			err = errors.Join(err, s.log.LeaveOut(kerr))
 		}
 		if kerr != nil || k.Account != id || !k.RevokedAt.IsZero() {
 			continue

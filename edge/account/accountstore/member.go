@@ -222,7 +222,7 @@ func PeopleOf(ctx context.Context, c *natsconf.Conn) (map[string]People, error) 
 			people[member.Network] = p
 		}
 	}
-	operators, err := grant.NewStore(c, nil, c.Clock.Now).Operators(ctx)
+	operators, err := grant.NewStore(c, audit.New(c, c.Clock.Now)).Operators(ctx)
 	if err != nil {
 		return nil, err
 	}

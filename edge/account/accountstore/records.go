@@ -27,14 +27,13 @@ import (
 type records struct {
 	Now func() time.Time // set by tests; nil: the store's time
 
-	conn       *natsconf.Conn
-	box        *secretbox.Box
-	sign       *signing.Keys
-	log        *audit.Log
-	grants     *grant.Store
-	unreadable func(error) // see Store.ReportUnreadable
-	own        []string    // see Store.OwnNames
-	meetings   *secretbox.Hash
+	conn     *natsconf.Conn
+	box      *secretbox.Box
+	sign     *signing.Keys
+	log      *audit.Log
+	grants   *grant.Store
+	own      []string // see Store.OwnNames
+	meetings *secretbox.Hash
 }
 
 func (s *records) account(ctx context.Context, id string) (record.Account, entry.Entry, error) {
@@ -222,7 +221,7 @@ func (s *records) listAccounts(ctx context.Context) ([]record.Account, error) {
 		}
 		a, derr := record.DecodeAccount(e.Key, e.Value, s.box)
 		if derr != nil {
-			err = errors.Join(err, entry.LeaveOut(s.unreadable, derr))
+			err = errors.Join(err, s.log.LeaveOut(derr))
 			continue
 		}
 		accounts = append(accounts, a)

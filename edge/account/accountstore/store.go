@@ -59,7 +59,7 @@ func New(ctx context.Context, c *natsconf.Conn, key secretbox.Key) (*Store, erro
 		conn: c, box: ring.Box(record.SecretUse), sign: signing.New(ring), meetings: ring.Hash(meetingUse),
 	}
 	r.log = audit.New(c, r.now)
-	r.grants = grant.NewStore(c, r.log, r.now)
+	r.grants = grant.NewStore(c, r.log)
 	return &Store{
 		records: r, accounts: accounts{r}, lives: lives{accounts{r}}, members: members{r},
 		keys: keys{records: r}, Store: r.grants, Reader: keyuse.NewReader(c), Ring: ring,
@@ -68,9 +68,7 @@ func New(ctx context.Context, c *natsconf.Conn, key secretbox.Key) (*Store, erro
 
 // ReportUnreadable sets what is called for each record that a list leaves out because it cannot be read: it
 // is damaged, or no verifyd wrote it.
-func (s *Store) ReportUnreadable(report func(error)) {
-	s.unreadable, s.grants.Unreadable, s.log.Unreadable = report, report, report
-}
+func (s *Store) ReportUnreadable(report func(error)) { s.log.Unreadable = report }
 
 // OwnNames sets the names of the service's networks and its host, which no account gets unless an operator
 // grants it. It is called before names are judged.

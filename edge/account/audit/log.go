@@ -53,6 +53,19 @@ func New(c *natsconf.Conn, now func() time.Time) *Log {
 	return &Log{conn: c, now: now, Most: maxRecords, turns: places.New(places.Pools.Turns)}
 }
 
+// LeaveOut is for a list that meets a record that cannot be read, of the log or of what it is about: it
+// reports the record, and the list goes on without it. A record of a newer build fails the list: the error is
+// natsconf.ErrNewer.
+func (l *Log) LeaveOut(err error) error {
+	if errors.Is(err, natsconf.ErrNewer) {
+		return err
+	}
+	if l.Unreadable != nil {
+		l.Unreadable(err)
+	}
+	return nil
+}
+
 // Instant returns the instant of a change, as it is stored.
 func (l *Log) Instant() time.Time { return l.now().UTC().Truncate(time.Millisecond) }
 
@@ -190,7 +203,7 @@ func (l *Log) below(ctx context.Context, account string, number int64) (below in
 		case err == nil && m.Subject() == subject(account, n) && n < number:
 			below = max(below, n)
 		case err != nil:
-			err = entry.LeaveOut(l.Unreadable, fmt.Errorf("%s: %w", m.Subject(), err))
+			err = l.LeaveOut(fmt.Errorf("%s: %w", m.Subject(), err))
 			if err != nil {
 				return 0, err
 			}

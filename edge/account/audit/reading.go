@@ -11,7 +11,6 @@ import (
 
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
-	"verifyd/edge/account/entry"
 	"verifyd/natsconf"
 	"verifyd/natsconf/topology"
 )
@@ -52,7 +51,7 @@ func (l *Log) Audit(ctx context.Context, id, cursor string, limit int) (Page, er
 		}
 		if err == nil {
 			page.Records = append(page.Records, r)
-		} else if err = entry.LeaveOut(l.Unreadable, fmt.Errorf("%s: %w", subject(id, n), err)); err != nil {
+		} else if err = l.LeaveOut(fmt.Errorf("%s: %w", subject(id, n), err)); err != nil {
 			return Page{}, err
 		}
 	}

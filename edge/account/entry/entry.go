@@ -4,7 +4,6 @@ package entry
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -102,18 +101,6 @@ func List(ctx context.Context, c *natsconf.Conn, bucket, filter string) ([]Entry
 		})
 	}
 	return entries, nil
-}
-
-// LeaveOut is for a list that meets a record that cannot be read: it reports the record, and the list goes on
-// without it. A record of a newer build fails the list: the error is natsconf.ErrNewer.
-func LeaveOut(report func(error), err error) error {
-	if errors.Is(err, natsconf.ErrNewer) {
-		return err
-	}
-	if report != nil {
-		report(err)
-	}
-	return nil
 }
 
 // Stamp formats an instant for a record; empty for a zero one.

@@ -127,18 +127,14 @@ func (g Grant) holds(at time.Time) bool {
 type Store struct {
 	operatorTokens
 
-	// Unreadable, if set, is called for each record that a list leaves out because it cannot be read.
-	Unreadable func(error)
-
 	conn   *natsconf.Conn
 	tokens tokens
 	log    *audit.Log
-	now    func() time.Time
 }
 
-// NewStore returns a store that writes its records to a log.
-func NewStore(c *natsconf.Conn, log *audit.Log, now func() time.Time) *Store {
-	s := &Store{conn: c, tokens: tokens{c, now}, log: log, now: now}
+// NewStore returns a store that writes its records to a log, and has its clock.
+func NewStore(c *natsconf.Conn, log *audit.Log) *Store {
+	s := &Store{conn: c, tokens: tokens{c, log}, log: log}
 	s.operatorTokens = operatorTokens{s}
 	return s
 }
@@ -243,7 +239,7 @@ func (s *Store) putGrant(ctx context.Context, g Grant, revision uint64) error {
 		// it holds the record of that, which the next start of a service may have to write
 		m.Header.Set(jetstream.MsgTTLHeader, topology.AuditTTL.String())
 	default:
-		keep := g.Until.Sub(s.now())
+		keep := g.Until.Sub(s.log.Instant())
 		if g.Token != "" {
 			keep += expiredTokens
 		}
@@ -324,7 +320,7 @@ func (s *Store) grant(ctx context.Context, to Grant) (g Grant, revision uint64, 
 		return Grant{}, 0, fmt.Errorf("read the %s: %w", to.kind().what, err)
 	}
 	g, err = decodeGrant(m.Data)
-	if err == nil && (!g.holds(s.now()) || !g.isOf(to)) {
+	if err == nil && (!g.holds(s.log.Instant()) || !g.isOf(to)) {
 		err = to.kind().none
 	}
 	return g, m.Sequence, err

@@ -126,7 +126,7 @@ func (s *Store) RedeemLoginLink(ctx context.Context, token string) (Link, error)
 	if err != nil {
 		return Link{}, err
 	}
-	if !s.now().Before(l.ExpiresAt) {
+	if !s.log.Instant().Before(l.ExpiresAt) {
 		return Link{}, ErrLinkExpired
 	}
 	switch g, _, err := s.grant(ctx, Grant{Link: l.ID, Account: l.Account}); {
@@ -152,7 +152,7 @@ func (s *Store) RedeemLoginLink(ctx context.Context, token string) (Link, error)
 // the facts that they are spent.
 type tokens struct {
 	conn *natsconf.Conn
-	now  func() time.Time
+	log  *audit.Log
 }
 
 func (t tokens) link(ctx context.Context, digest string) (Link, error) {
@@ -174,7 +174,7 @@ func (t tokens) link(ctx context.Context, digest string) (Link, error) {
 
 // redeem writes the fact that the link is spent.
 func (t tokens) redeem(ctx context.Context, digest string) error {
-	err := t.putFirst(ctx, redeemedEntry+digest, []byte(entry.Stamp(t.now())))
+	err := t.putFirst(ctx, redeemedEntry+digest, []byte(entry.Stamp(t.log.Instant())))
 	if errors.Is(err, once.ErrTaken) {
 		return ErrLinkUsed
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"verifyd/edge/account"
-	"verifyd/edge/account/entry"
 	"verifyd/natsconf"
 	"verifyd/natsconf/topology"
 )
@@ -41,7 +40,7 @@ func (s *Store) grants(ctx context.Context, entries ...string) ([]Grant, error) 
 	if err != nil {
 		return nil, err
 	}
-	grants = slices.DeleteFunc(grants, func(g Grant) bool { return !g.holds(s.now()) })
+	grants = slices.DeleteFunc(grants, func(g Grant) bool { return !g.holds(s.log.Instant()) })
 	slices.SortFunc(grants, func(a, b Grant) int { return strings.Compare(a.Holder(), b.Holder()) })
 	return grants, nil
 }
@@ -64,7 +63,7 @@ func (s *Store) decisions(ctx context.Context, entries ...string) ([]Grant, erro
 			grants = append(grants, g)
 			continue
 		}
-		err = errors.Join(err, entry.LeaveOut(s.Unreadable, fmt.Errorf("%s: %w", m.Subject(), derr)))
+		err = errors.Join(err, s.log.LeaveOut(fmt.Errorf("%s: %w", m.Subject(), derr)))
 	}
 	return grants, err
 }

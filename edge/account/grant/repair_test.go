@@ -28,7 +28,7 @@ func TestRecordOfAGrantWhoseMakerDied(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := audit.New(conn, time.Now)
-	grants := grant.NewStore(conn, log, time.Now)
+	grants := grant.NewStore(conn, log)
 	a, err := s.CreateAccount(t.Context(), access.Operator(""), "a")
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func TestNewerGrantKeepsNoOtherFromTheLog(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Start(t)
 	log := audit.New(conn, time.Now)
-	grants := grant.NewStore(conn, log, time.Now)
+	grants := grant.NewStore(conn, log)
 	olga, err := grants.GrantOperator(t.Context(), access.Operator(""), "example", "olga")
 	if err != nil {
 		t.Fatal(err)

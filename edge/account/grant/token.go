@@ -86,7 +86,7 @@ type operatorTokens struct{ s *Store }
 // other than the command line, natsconf.ErrCredential and an *input.Error.
 func (t operatorTokens) CreateToken(ctx context.Context, by access.Actor, name string, scopes []Scope,
 	until time.Time) (token string, g Grant, err error) {
-	if err := checkToken(name, scopes, until, t.s.now()); err != nil {
+	if err := checkToken(name, scopes, until, t.s.log.Instant()); err != nil {
 		return "", Grant{}, err
 	}
 	token = secrets.NewOperatorToken()
