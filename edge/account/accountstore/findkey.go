@@ -29,28 +29,14 @@ func decode(e entry.Entry) (stored, error) {
 	return stored{k, e}, err
 }
 
-// ownKey reads a key that the actor is about to change, if they may.
-func (s keys) ownKey(
-	ctx context.Context, by access.Actor, accountID, name string,
-	may func(context.Context, access.Actor, string) error,
-) (stored, error) {
+// ownKey reads a key that an actor is about to change. One of another account than the one that is named is
+// not there; empty: the operator means any. Its errors are ErrNoKey and natsconf's.
+func (s keys) ownKey(ctx context.Context, by access.Actor, accountID, name string) (stored, error) {
 	k, err := s.find(ctx, name)
-	if err != nil {
-		return stored{}, err
+	if err == nil && k.Account != accountID && (accountID != "" || by.Kind != access.ActorOperator) {
+		return stored{}, account.ErrNoKey
 	}
-	if err := k.checkOwner(by, accountID); err != nil {
-		return stored{}, err
-	}
-	return k, may(ctx, by, k.Account)
-}
-
-// checkOwner refuses a key of another account than the one that is named; empty: the operator means any. The
-// error is account.ErrNoKey.
-func (k stored) checkOwner(by access.Actor, accountID string) error {
-	if k.Account != accountID && (accountID != "" || by.Kind != access.ActorOperator) {
-		return account.ErrNoKey
-	}
-	return nil
+	return k, err
 }
 
 // find reads a key by its id or by the key itself. One read finds it; keys of record version 1 have entries

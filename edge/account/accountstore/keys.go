@@ -165,10 +165,7 @@ func (s keys) RollKey(ctx context.Context, by access.Actor, accountID, id string
 	if err := input.Span("grace", grace, account.MaxGrace); err != nil {
 		return "", account.Key{}, err
 	}
-	old, err := s.find(ctx, id)
-	if err == nil {
-		err = old.checkOwner(by, accountID)
-	}
+	old, err := s.ownKey(ctx, by, accountID, id)
 	if err != nil {
 		return "", account.Key{}, err
 	}
@@ -180,7 +177,10 @@ func (s keys) RollKey(ctx context.Context, by access.Actor, accountID, id string
 	counted := sync.OnceValue(func() error { return s.count(ctx, by, old.Account) })
 	err = natsconf.Retry(ctx, func() (err error) {
 		secret = "" // of the try before, which was not stored
-		if old, err = s.ownKey(ctx, by, accountID, id, s.mayChangeKeys); err == nil {
+		if old, err = s.ownKey(ctx, by, accountID, id); err == nil {
+			err = s.mayChangeKeys(ctx, by, old.Account)
+		}
+		if err == nil {
 			err = cmp.Or(s.log.Repair(ctx, old.Last), record.KeyRewritable(old.entry.Value))
 		}
 		if err != nil {
@@ -253,7 +253,10 @@ func (s keys) exchange(ctx context.Context, old stored, d secrets.Digest, k acco
 func (s keys) RevokeKey(ctx context.Context, by access.Actor, accountID, name string) (account.Key, error) {
 	var k stored
 	err := natsconf.Retry(ctx, func() (err error) {
-		if k, err = s.ownKey(ctx, by, accountID, name, s.mayEndKeys); err != nil {
+		if k, err = s.ownKey(ctx, by, accountID, name); err == nil {
+			err = s.mayEndKeys(ctx, by, k.Account)
+		}
+		if err != nil {
 			return err
 		}
 		if !k.RevokedAt.IsZero() {
