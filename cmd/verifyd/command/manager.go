@@ -12,7 +12,7 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/client/manage"
-	"verifyd/edge/limit"
+	"verifyd/edge/places"
 	handler "verifyd/edge/manage"
 	"verifyd/natsconf"
 	"verifyd/natsconf/fleet"
@@ -54,7 +54,7 @@ func onStore(do func(Manager) error) func(*store.Store) error {
 		seen := directory{map[string]string{}, map[string][]account.Key{}}
 		h, err := handler.New(handler.Config{
 			Accounts: st.Accounts, Conn: st.Conn, Key: st.Ring, Directory: seen,
-			Store: limit.NewWaiting(limit.DefaultStoreWait, limit.DefaultWaiting),
+			Store: places.NewWaiting(places.DefaultStoreWait, places.DefaultWaiting),
 		})
 		if err != nil {
 			return err
