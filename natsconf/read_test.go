@@ -89,15 +89,6 @@ func TestRangeGivesWhatIsThereAndLeavesNothingBehind(t *testing.T) {
 	} {
 		awaitRange(t, c, r.first, r.last, r.want...)
 	}
-	for most, want := range map[int]error{3: natsconf.ErrTooMany, 4: nil} {
-		natstest.Await(t, fmt.Sprintf("with at most %d the error is %v", most, want), func() bool {
-			msgs, err := c.RangeOf(t.Context(), topology.StreamEvents, ">", 1, 5, most)
-			if (err != nil) != (len(msgs) == 0) {
-				t.Fatalf("at most %d: %v, %v", most, subjects(msgs), err)
-			}
-			return errors.Is(err, want)
-		})
-	}
 	// The newest message may leave before others, with a TTL of its own.
 	if err := s.DeleteMsg(t.Context(), 5); err != nil {
 		t.Fatal(err)

@@ -59,32 +59,23 @@ func (r *Reader) Tail(ctx context.Context, stream string) (_ jetstream.Consumer,
 // Newest reads the newest message on each subject of a stream that matches one of these, in no particular
 // order, by one consumer that is gone afterwards. It is for subjects whose messages fit into memory, and
 // sees every acknowledged write. Its error is ErrUnavailable, also when ctx ends.
-func (r *Reader) Newest(ctx context.Context, stream string, subjects ...string) (msgs []jetstream.Msg,
-	err error) {
-	defer func() { err = r.answered(stream, err) }()
-	s, done, err := r.scan(ctx, stream, jetstream.ConsumerConfig{
-		FilterSubjects: subjects, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
-	}, math.MaxUint64)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
+func (r *Reader) Newest(ctx context.Context, stream string, subjects ...string) ([]jetstream.Msg, error) {
 	// messages that are written meanwhile come again, and so may older ones from another server
 	newest := map[string]jetstream.Msg{}
-	for {
-		page, err := s.next(ctx, readingPage)
-		if err != nil {
-			return nil, err
-		}
-		if len(page) == 0 {
-			return slices.Collect(maps.Values(newest)), nil
-		}
+	err := r.pages(ctx, stream, jetstream.ConsumerConfig{
+		FilterSubjects: subjects, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
+	}, math.MaxUint64, func(page []jetstream.Msg) error {
 		for _, m := range page {
 			if there, ok := newest[m.Subject()]; !ok || sequenceOf(m) > sequenceOf(there) {
 				newest[m.Subject()] = m
 			}
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
+	return slices.Collect(maps.Values(newest)), nil
 }
 
 // Range reads the messages with sequences from first to last whose subject matches, oldest first, by a
@@ -93,43 +84,36 @@ func (r *Reader) Newest(ctx context.Context, stream string, subjects ...string) 
 // ErrUnavailable, also when ctx ends.
 func (r *Reader) Range(ctx context.Context, stream, subject string, first, last uint64) (msgs []jetstream.Msg,
 	err error) {
-	return r.RangeOf(ctx, stream, subject, first, last, math.MaxInt32)
-}
-
-// RangeOf is Range for at most limit messages; if there are more it returns none of them, and ErrTooMany.
-func (r *Reader) RangeOf(ctx context.Context, stream, subject string, first, last uint64,
-	limit int) (msgs []jetstream.Msg, err error) {
-	defer func() { err = r.answered(stream, err) }()
-	s, done, err := r.scan(ctx, stream, rangeOf(subject, first), last)
+	err = r.Pages(ctx, stream, subject, first, last, func(page []jetstream.Msg) error {
+		msgs = append(msgs, page...)
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	defer done()
-	for {
-		page, err := s.next(ctx, min(readingPage, limit-len(msgs)+1))
-		if err != nil {
-			return nil, err
-		}
-		if len(page) == 0 {
-			return msgs, nil
-		}
-		if msgs = append(msgs, page...); len(msgs) > limit {
-			return nil, ErrTooMany
-		}
-	}
+	return msgs, nil
 }
 
 // Pages is Range for messages that do not fit into memory: it hands them on page by page, and the reader must
 // be done with each page within 30 s. Its errors are ErrUnavailable, also when ctx ends, and do's.
 func (r *Reader) Pages(ctx context.Context, stream, subject string, first, last uint64,
-	do func([]jetstream.Msg) error) (err error) {
-	s, done, err := r.scan(ctx, stream, rangeOf(subject, first), last)
+	do func([]jetstream.Msg) error) error {
+	return r.pages(ctx, stream, jetstream.ConsumerConfig{
+		FilterSubjects: []string{subject}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq: max(first, 1),
+	}, last, do)
+}
+
+// pages hands on what a consumer of these settings delivers, up to a sequence.
+func (r *Reader) pages(ctx context.Context, stream string, config jetstream.ConsumerConfig, last uint64,
+	do func([]jetstream.Msg) error) error {
+	s, done, err := r.scan(ctx, stream, config, last)
 	if err != nil {
 		return r.answered(stream, err)
 	}
 	defer done()
 	for {
-		page, err := s.next(ctx, readingPage)
+		page, err := s.next(ctx)
 		if err = r.answered(stream, err); err != nil {
 			return err
 		}
@@ -149,13 +133,6 @@ func sequenceOf(m jetstream.Msg) uint64 {
 		return 0
 	}
 	return meta.Sequence.Stream
-}
-
-func rangeOf(subject string, first uint64) jetstream.ConsumerConfig {
-	return jetstream.ConsumerConfig{
-		FilterSubjects: []string{subject}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
-		OptStartSeq: max(first, 1),
-	}
 }
 
 // scan is one reading by a consumer. On a cluster the consumer may live on a server that is behind the
@@ -251,8 +228,8 @@ func (s *scan) newestOn(ctx context.Context, subject string) (uint64, error) {
 	}
 }
 
-// next returns the next messages, at most limit; none at the end of the reading. Its error is ErrUnavailable.
-func (s *scan) next(ctx context.Context, limit int) (page []jetstream.Msg, err error) {
+// next returns the next messages; none at the end of the reading. Its error is ErrUnavailable.
+func (s *scan) next(ctx context.Context) (page []jetstream.Msg, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("read from %s: %w: %w", s.stream, ErrUnavailable, err)
@@ -262,7 +239,7 @@ func (s *scan) next(ctx context.Context, limit int) (page []jetstream.Msg, err e
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		came, err := fetch(ctx, s.consumer, s.batchSize(limit))
+		came, err := fetch(ctx, s.consumer, s.batchSize())
 		if err != nil && time.Since(begun) < maxBehind {
 			err = s.newConsumer(ctx) // its server has gone
 		}
@@ -282,15 +259,14 @@ func (s *scan) next(ctx context.Context, limit int) (page []jetstream.Msg, err e
 	return nil, nil
 }
 
-// batchSize returns how many messages to ask for, at most limit: no more than there should be, since memory
-// is allocated for them.
-func (s *scan) batchSize(limit int) int {
+// batchSize returns how many messages to ask for: no more than there should be, since memory is allocated for
+// them.
+func (s *scan) batchSize() int {
 	left := uint64(readingFew)
 	if s.expected > s.delivered {
 		left = s.expected - s.delivered
 	}
-	//nolint:gosec // no more than limit, which is positive
-	return int(min(uint64(limit), s.last-s.position, left))
+	return int(min(readingPage, s.last-s.position, left)) //nolint:gosec // no more than readingPage
 }
 
 // accept records the messages that came, and returns those that were asked for. Messages after a gap are
