@@ -27,9 +27,9 @@ type Stream struct {
 	// OwnLives reports whether messages with TTLs of their own were found.
 	OwnLives bool
 	Blocks   []uint32 // the numbers of the block files, in order
-	Holes    []Hole   // damaged places
-	// the end of the last block if it holds no complete record, as an interrupted write leaves it
-	Torn *Hole
+	// Holes are the damaged places. The end of the last block is none, if it holds no complete record: an
+	// interrupted write leaves it so.
+	Holes []Hole
 }
 
 // Gap is an inclusive range of sequences that have no records, and when the records around it were stored.
@@ -114,8 +114,7 @@ func Blocks(folder string) (numbers []uint32, err error) {
 type walker struct {
 	s       *Stream
 	gaps    bool
-	last    uint64 // the highest sequence of a record so far; 0: there was none
-	lastAt  time.Time
+	last    uint64   // the highest sequence of a record so far; 0: there was none
 	open    []Hole   // holes after which no record has come yet
 	deleted []uint64 // sequences recorded as deleted
 }
@@ -135,7 +134,7 @@ func (w *walker) take(r record, _ []byte) {
 		return
 	}
 	at := time.Unix(0, r.Time)
-	gap := Gap{First: w.last + 1, Last: r.Sequence - 1, From: w.lastAt, To: at}
+	gap := Gap{First: w.last + 1, Last: r.Sequence - 1, From: w.s.LastAt, To: at}
 	for _, h := range w.open {
 		h.Gap = gap
 		w.s.Holes = append(w.s.Holes, h)
@@ -146,17 +145,15 @@ func (w *walker) take(r record, _ []byte) {
 	} else if gap.Last >= gap.First && w.gaps {
 		w.s.Gaps = append(w.s.Gaps, gap)
 	}
-	w.last, w.lastAt = r.Sequence, at
-	w.s.LastAt = at
+	w.last, w.s.LastAt = r.Sequence, at
 	w.s.OwnLives = w.s.OwnLives || r.ownLife()
 }
 
 // end classifies the holes that no record followed, and counts what is missing.
 func (w *walker) end() {
-	if n := len(w.open); n > 0 && len(w.s.Blocks) > 0 {
-		w.s.Torn = &w.open[n-1]
+	if n := len(w.open); n > 0 {
 		for _, h := range w.open[:n-1] {
-			h.Gap = Gap{First: w.last + 1, From: w.lastAt}
+			h.Gap = Gap{First: w.last + 1, From: w.s.LastAt}
 			w.s.Holes = append(w.s.Holes, h)
 		}
 	}
