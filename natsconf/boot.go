@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"verifyd/natsconf/topology"
+	"verifyd/natsconf/wait"
 )
 
 // Tries at boot are short and bounded: after a cluster restarts, the first call to its API may hang
@@ -34,13 +35,11 @@ func AtBoot(ctx context.Context, do func(ctx context.Context) error, lasting fun
 			report(err)
 		}
 		waiting = nil
-		select {
-		case <-ctx.Done():
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return fmt.Errorf("%w: no answer in time (last: %w)", ErrUnavailable, err)
-			}
-			return fmt.Errorf("%w (last: %w)", ctx.Err(), err)
-		case <-time.After(bootPause):
+		switch over := wait.Pause(ctx, bootPause); {
+		case errors.Is(over, context.DeadlineExceeded):
+			return fmt.Errorf("%w: no answer in time (last: %w)", ErrUnavailable, err)
+		case over != nil:
+			return fmt.Errorf("%w (last: %w)", over, err)
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"verifyd/natsconf/permission"
 	"verifyd/natsconf/servers"
 	"verifyd/natsconf/storetime"
+	"verifyd/natsconf/wait"
 )
 
 // ackTimeout is how long to wait for an acknowledgement or an answer. A synced write takes well under 10 ms;

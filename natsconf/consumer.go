@@ -202,18 +202,8 @@ func fetch(ctx context.Context, consumer jetstream.Consumer, limit int) ([]jetst
 		if !errors.Is(err, nats.ErrNoResponders) || time.Now().After(late) {
 			return msgs, err
 		}
-		if err := pause(ctx); err != nil {
+		if err := wait.Pause(ctx, readingPause); err != nil {
 			return nil, err
 		}
-	}
-}
-
-// pause waits a moment for another server.
-func pause(ctx context.Context) error {
-	select {
-	case <-time.After(readingPause):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"verifyd/natsconf/wait"
 )
 
 const (
@@ -313,6 +315,6 @@ func (s *scan) awaitOrSwitch(ctx context.Context, begun time.Time) error {
 	case lost || time.Since(s.lastArrival) > switchAfter:
 		return s.newConsumer(ctx)
 	default:
-		return pause(ctx)
+		return wait.Pause(ctx, readingPause)
 	}
 }

@@ -71,10 +71,8 @@ func Retry(ctx context.Context, try func() error) error {
 		if err := try(); !errors.Is(err, ErrConflict) || errors.Is(err, ErrUncertain) {
 			return err
 		}
-		select {
-		case <-time.After(pause/2 + mathrand.N(pause/2)): //nolint:gosec // jitter
-		case <-ctx.Done():
-			return fmt.Errorf("%w: another write came first: %w", ErrUnavailable, ctx.Err())
+		if over := wait.Pause(ctx, pause/2+mathrand.N(pause/2)); over != nil { //nolint:gosec // jitter
+			return fmt.Errorf("%w: another write came first: %w", ErrUnavailable, over)
 		}
 		pause = min(2*pause, maxTryPause)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"verifyd/natsconf/storefile"
 	"verifyd/natsconf/topology"
+	"verifyd/natsconf/wait"
 )
 
 // losses are the damages that were seen while the store was served. It is read with each request.
@@ -164,10 +165,8 @@ func (l *losses) noteRecordError(format string, args []any) {
 // saveSoon saves as soon as the disk accepts it, unless ctx ends before.
 func (l *losses) saveSoon(ctx context.Context) {
 	for l.save() != nil {
-		select {
-		case <-ctx.Done():
+		if wait.Pause(ctx, saveAgain) != nil {
 			return
-		case <-time.After(saveAgain):
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"verifyd/natsconf/wait"
 )
 
 const (
@@ -106,13 +108,8 @@ func DegradedText(streams, servers []string) string {
 func settled(ctx context.Context, s jetstream.Stream) *jetstream.StreamInfo {
 	info := s.CachedInfo()
 	for range looks - 1 {
-		if !closelyBehind(info) {
+		if !closelyBehind(info) || wait.Pause(ctx, lookAgainAfter) != nil {
 			break
-		}
-		select {
-		case <-time.After(lookAgainAfter):
-		case <-ctx.Done():
-			return info
 		}
 		if again, err := s.Info(ctx); err == nil {
 			info = again

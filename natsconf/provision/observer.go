@@ -11,6 +11,7 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/topology"
+	"verifyd/natsconf/wait"
 )
 
 const (
@@ -43,16 +44,7 @@ func (o *Observer) String() string { return "stream observer" }
 
 // Serve asks until ctx ends.
 func (o *Observer) Serve(ctx context.Context) error {
-	tick := time.NewTicker(observeEvery)
-	defer tick.Stop()
-	for {
-		o.AskOnce(ctx)
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	return wait.Every(ctx, observeEvery, o.AskOnce)
 }
 
 // AskOnce asks for everything, for 1.5 s at most.

@@ -17,6 +17,7 @@ import (
 
 	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/topology"
+	"verifyd/natsconf/wait"
 )
 
 const (
@@ -48,7 +49,7 @@ type Scrubber struct {
 
 // New returns a scrubber that begins a pass so often. The start of the store has read all records.
 func New(store Store, every time.Duration, log zerolog.Logger) *Scrubber {
-	s := &Scrubber{store: store, every: every, log: log, sleep: sleep}
+	s := &Scrubber{store: store, every: every, log: log, sleep: wait.Pause}
 	s.ended.Store(time.Now().UnixNano())
 	return s
 }
@@ -124,17 +125,6 @@ func (s *Scrubber) read(ctx context.Context, stream string) ([]embedded.Damage, 
 		began = time.Now()
 		return err
 	})
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // State returns when all records had been read the last time, and how many places were found damaged.

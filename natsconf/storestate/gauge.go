@@ -10,6 +10,7 @@ import (
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/embedded"
+	"verifyd/natsconf/wait"
 )
 
 const (
@@ -51,16 +52,7 @@ func NewGauge(c *natsconf.Conn, embedded *embedded.Server) *Gauge {
 // Serve reads the use every storePoll until ctx ends. While the server does not answer, the last figures
 // stay.
 func (g *Gauge) Serve(ctx context.Context) error {
-	tick := time.NewTicker(storePoll)
-	defer tick.Stop()
-	for {
-		g.readOnce(ctx)
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	return wait.Every(ctx, storePoll, g.readOnce)
 }
 
 // String names the actor in the supervisor's log.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"verifyd/natsconf/wait"
 )
 
 const (
@@ -203,9 +205,8 @@ func (k *Keeper) String() string { return "clock" }
 
 // Serve reads until ctx ends. If the store does not answer, the last reading stands.
 func (k *Keeper) Serve(ctx context.Context) error {
-	tick := time.NewTicker(readEvery)
-	defer tick.Stop()
-	for wrong := false; ; {
+	wrong := false
+	return wait.Every(ctx, readEvery, func(ctx context.Context) {
 		_ = k.clock.Read(ctx)
 		err := k.clock.Check()
 		switch {
@@ -216,10 +217,5 @@ func (k *Keeper) Serve(ctx context.Context) error {
 			k.log.Info().Msg("the clocks agree again")
 		}
 		wrong = err != nil
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	})
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"verifyd/natsconf/wait"
 )
 
 const (
@@ -131,10 +133,7 @@ func (k *Copier) run(ctx context.Context) {
 		if pause *= 2; k.State().At != before {
 			pause = copyRetry
 		}
-		select {
-		case <-time.After(min(pause, maxCopyRetry)):
-		case <-ctx.Done():
-		}
+		_ = wait.Pause(ctx, min(pause, maxCopyRetry))
 	}
 }
 

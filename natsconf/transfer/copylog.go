@@ -13,6 +13,7 @@ import (
 	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/storefile"
 	"verifyd/natsconf/topology"
+	"verifyd/natsconf/wait"
 )
 
 const (
@@ -146,13 +147,9 @@ func (l *copyLog) everything(ctx context.Context, c *natsconf.Conn, a Asset, ski
 				return err
 			}
 		}
-		select {
-		case <-time.After(time.Duration(pause) * time.Since(began)):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		over := wait.Pause(ctx, time.Duration(pause)*time.Since(began))
 		began = time.Now()
-		return nil
+		return over
 	})
 	l.at[a.Stream] = mark
 	return err

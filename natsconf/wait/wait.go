@@ -3,7 +3,7 @@
 // 9.4 s. To a request that is a pause, not an error: under the context of For, a call that was not answered
 // or accepted is tried again until the context ends. A read is repeated freely. A write is repeated only if
 // nothing is stored, or if its writer recognizes its own message, by a nonce or a message id. A caller that
-// does not wait learns soon that no server answers.
+// does not wait learns soon that no server answers. The pauses and the periods of actors are here, too.
 package wait
 
 import (
@@ -46,12 +46,34 @@ func Tries(ctx context.Context, atMost int) iter.Seq[int] {
 	return func(try func(int) bool) {
 		pause := minPause
 		for n := 1; try(n) && (n < atMost || Is(ctx)); n++ {
-			select {
-			case <-time.After(pause):
-			case <-ctx.Done():
+			if Pause(ctx, pause) != nil {
 				return
 			}
 			pause = min(2*pause, maxPause)
+		}
+	}
+}
+
+// Pause waits for d. If ctx ends first it returns ctx's error.
+func Pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Every calls do at once, and then each time d has passed, until ctx ends. It returns ctx's error.
+func Every(ctx context.Context, d time.Duration, do func(context.Context)) error {
+	tick := time.NewTicker(d)
+	defer tick.Stop()
+	for {
+		do(ctx)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 }
