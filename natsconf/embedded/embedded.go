@@ -143,10 +143,7 @@ func Open(o Options) (*Server, error) {
 	return e, nil
 }
 
-// HasStore reports whether the data directory holds a store already, which an earlier start made.
-func (f *files) HasStore() bool { return HasStore(f.dataDir) }
-
-// HasStore reports whether a data directory holds a store already.
+// HasStore reports whether a data directory holds a store already, which an earlier start made.
 func HasStore(dataDir string) bool {
 	_, err := os.Stat(filepath.Join(dataDir, storeFolder))
 	return err == nil
@@ -193,17 +190,25 @@ func (e *Server) Ready() <-chan struct{} {
 // nats.go asks again at each reconnect; a *server.Server handed to it would lead back to the stopped one
 // forever.
 func (e *Server) InProcessConn() (net.Conn, error) {
-	e.mu.Lock()
-	ns := e.running
-	e.mu.Unlock()
-	if ns == nil {
-		return nil, fmt.Errorf("embedded NATS server: %w", natsconf.ErrUnavailable)
+	ns, err := e.current()
+	if err != nil {
+		return nil, err
 	}
 	conn, err := ns.InProcessConn()
 	if err != nil {
 		return nil, fmt.Errorf("connect in process: %w", err)
 	}
 	return conn, nil
+}
+
+// current returns the server that runs now. Its error is ErrUnavailable.
+func (e *Server) current() (*server.Server, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.running == nil {
+		return nil, fmt.Errorf("embedded NATS server: %w", natsconf.ErrUnavailable)
+	}
+	return e.running, nil
 }
 
 // ReadEndpoint reads where the embedded server of a data directory listens.

@@ -235,7 +235,7 @@ func judgeBlocks(s storefile.Stream, m *mark, w *witness) []Damage {
 		if !aged && (slices.Contains(longKept, s.Name) || s.Records < m.Messages) {
 			return []Damage{
 				{Stream: s.Name, What: fmt.Sprintf("block %d is missing", n),
-					Lost: missing(m.Messages, s.Records), To: w.At},
+					Lost: m.Messages - min(m.Messages, s.Records), To: w.At},
 			}
 		}
 	}
@@ -252,13 +252,6 @@ var longKept = []string{
 	topology.StreamCompletions, topology.StreamAudit, topology.StreamSessionKeys,
 	topology.BucketStream(topology.BucketSessions),
 	topology.BucketStream(topology.BucketAccounts), topology.BucketStream(topology.BucketKeys),
-}
-
-func missing(want, have uint64) uint64 {
-	if have >= want {
-		return 0
-	}
-	return want - have
 }
 
 func (f *files) relative(path string) string {

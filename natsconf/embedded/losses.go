@@ -38,7 +38,7 @@ func (l *losses) add(d Damage) *Failure {
 	f := Failure{
 		Stream: d.Stream, At: time.Now(), Cause: &DamageError{Damages: []Damage{d}, served: true},
 	}
-	all := append(slices.Clone(l.list()), f)
+	all := append(slices.Clone(l.Damages()), f)
 	l.all.Store(&all)
 	if known { // for its copy of a file
 		return nil
@@ -46,15 +46,8 @@ func (l *losses) add(d Damage) *Failure {
 	return &f
 }
 
-func (l *losses) list() []Failure {
-	if all := l.all.Load(); all != nil {
-		return *all
-	}
-	return nil
-}
-
 func (l *losses) of(stream string) *Failure {
-	all := l.list()
+	all := l.Damages()
 	for i := range all {
 		if all[i].Stream == stream {
 			return &all[i]
@@ -66,7 +59,7 @@ func (l *losses) of(stream string) *Failure {
 // lasting returns the damages that the next start must know of: it may not find them in the files, from which
 // the server has removed what was damaged.
 func (l *losses) lasting() (damages []Damage) {
-	for _, f := range l.list() {
+	for _, f := range l.Damages() {
 		d, _ := errors.AsType[*DamageError](f.Cause)
 		if !slices.Contains(topology.Unsynced, f.Stream) {
 			damages = append(damages, d.Damages...)
@@ -89,7 +82,12 @@ func (l *losses) NoteDamage(d Damage) {
 }
 
 // Damages returns what has been lost, or cannot be read, since the store is served.
-func (l *losses) Damages() []Failure { return l.list() }
+func (l *losses) Damages() []Failure {
+	if all := l.all.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
 
 // Damaged returns why a stream must not be used although the others may be, or nil. From one that may lose
 // its end anyway, what is left is read.
@@ -102,10 +100,8 @@ func (l *losses) Damaged(stream string) error {
 
 // WentBack compares a sequence of a stream that was seen with what the server holds, and notes a loss.
 func (e *Server) WentBack(stream string, seen uint64) {
-	e.mu.Lock()
-	ns := e.running
-	e.mu.Unlock()
-	if ns == nil {
+	ns, err := e.current()
+	if err != nil {
 		return
 	}
 	marks, err := marksOf(ns)

@@ -9,7 +9,6 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"verifyd/natsconf"
 	"verifyd/natsconf/storefile"
 	"verifyd/natsconf/topology"
 )
@@ -67,11 +66,9 @@ func (f *files) remember(marks []mark) {
 // CheckServed compares what the server has read from the files with what they held. Its error is a
 // *DamageError.
 func (e *Server) CheckServed() error {
-	e.mu.Lock()
-	ns := e.running
-	e.mu.Unlock()
-	if ns == nil {
-		return fmt.Errorf("embedded NATS server: %w", natsconf.ErrUnavailable)
+	ns, err := e.current()
+	if err != nil {
+		return err
 	}
 	return e.checkServed(ns)
 }

@@ -112,11 +112,9 @@ func (f *files) putBack(r *Recovery) error {
 
 // EndRecovery lets the store be served again. What it holds now is what it must have.
 func (e *Server) EndRecovery() error {
-	e.mu.Lock()
-	ns := e.running
-	e.mu.Unlock()
-	if ns == nil {
-		return fmt.Errorf("embedded NATS server: %w", natsconf.ErrUnavailable)
+	ns, err := e.current()
+	if err != nil {
+		return err
 	}
 	marks, err := marksOf(ns)
 	if err != nil {

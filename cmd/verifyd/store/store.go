@@ -268,7 +268,7 @@ func (s *Store) openEmbedded(ctx context.Context, c config.Store, log zerolog.Lo
 	if why == ToUse && !hadStore(c.DataDir) {
 		return missing
 	}
-	if s.Key, err = c.EmbeddedKey(!e.HasStore() && why != ToRecover); err != nil {
+	if s.Key, err = c.EmbeddedKey(!embedded.HasStore(c.DataDir) && why != ToRecover); err != nil {
 		return err
 	}
 	if c.Sync == embedded.SyncInterval {
