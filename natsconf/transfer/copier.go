@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/wait"
 )
 
@@ -74,7 +75,7 @@ func NewCopier(c CopierConfig) *Copier {
 func (k *Copier) Check() error {
 	done := make(chan error, 1)
 	go func() {
-		f, err := k.openFolder()
+		f, err := openCopyFolder(k.c)
 		if err == nil {
 			f.close()
 		}
@@ -88,10 +89,6 @@ func (k *Copier) Check() error {
 	case <-time.After(CopyStop):
 	}
 	return nil
-}
-
-func (k *Copier) openFolder() (*copyFolder, error) {
-	return openCopyFolder(k.c)
 }
 
 // String names the actor in the supervisor's log.
@@ -163,13 +160,14 @@ func (k *Copier) copied(at time.Time, s copyState) {
 // nil.
 func (k *Copier) keepOnce(ctx context.Context) error {
 	back := k.c.Conn.Back()
-	folder, err := k.openFolder()
+	folder, err := openCopyFolder(k.c)
 	if err != nil {
 		return err
 	}
 	defer folder.close()
+	sameDisk, err := embedded.SameFilesystem(k.c.Dir, k.c.DataDir)
 	k.mu.Lock()
-	k.state.SameDisk = sameDisk(k.c.Dir, k.c.DataDir)
+	k.state.SameDisk = err == nil && sameDisk
 	if folder.state.Generation != "" {
 		k.state.At, k.state.Bytes, k.state.Renewed = folder.header.CreatedAt, folder.state.Bytes,
 			folder.state.Began

@@ -17,8 +17,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"verifyd/natsconf"
-	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/secretbox"
+	"verifyd/natsconf/storefile"
 )
 
 const (
@@ -262,13 +262,7 @@ func (f *copyFolder) commit(s copyState, at time.Time) error {
 	}
 	path := filepath.Join(f.dir, copyManifest)
 	text := append(append(first, '\n'), f.box.Seal(plain, nameOf(first))...)
-	if err := writeSynced(path+".new", text); err != nil {
-		return err
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return err
-	}
-	if err := syncDir(f.dir); err != nil {
+	if err := storefile.Replace(path, text); err != nil {
 		return err
 	}
 	before := f.state.Generation
@@ -285,26 +279,6 @@ func (f *copyFolder) path(generation string) string {
 }
 
 func (f *copyFolder) close() { _ = f.lock.Close() }
-
-func writeSynced(path string, text []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) //nolint:gosec // the operator's own folder
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir) //nolint:gosec // the operator's own folder
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
 
 // readCopyManifest reads what a copy is. Its errors are ErrNoBackup, a *VersionError, and those of the
 // filesystem: fs.ErrNotExist if there is none.
@@ -329,10 +303,4 @@ func readCopyManifest(dir string) (h Header, first, sealed []byte, err error) {
 		return h, nil, nil, &VersionError{h.Version, h.Build}
 	}
 	return h, first, sealed, nil
-}
-
-// sameDisk reports whether both folders are on one filesystem, as far as that is known.
-func sameDisk(a, b string) bool {
-	same, err := embedded.SameFilesystem(a, b)
-	return err == nil && same
 }

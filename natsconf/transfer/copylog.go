@@ -183,7 +183,7 @@ func (l *copyLog) pass(at time.Time, seen func(stream, subject string)) (copySta
 	}
 	return copyState{
 		Generation: l.frames.generation, Began: l.began, Bytes: l.frames.written, Frames: l.frames.number,
-		First: l.first, At: l.marks(), Missed: l.missed,
+		First: l.first, At: maps.Clone(l.at), Missed: l.missed,
 	}, nil
 }
 
@@ -199,6 +199,3 @@ func (l *copyLog) drop() {
 	l.close()
 	_ = os.Remove(l.file.Name())
 }
-
-// marks returns how far each stream is copied now.
-func (l *copyLog) marks() map[string]copyMark { return maps.Clone(l.at) }
