@@ -126,13 +126,7 @@ var errNoGrants = errors.New("the server does not report what this credential ma
 // Grants are what the server lets a user do.
 type Grants struct {
 	User, Account   string
-	publish, listen *subjects // nil: no limits
-}
-
-// subjects are a permission, as the server reports it.
-type subjects struct {
-	Allow []string `json:"allow"` // empty: all
-	Deny  []string `json:"deny"`
+	publish, listen *permission.Rule // nil: no limits
 }
 
 // Grants asks the server what this connection's user may do. The error is errNoGrants if the server does not
@@ -149,8 +143,8 @@ func (c *Conn) Grants(ctx context.Context) (Grants, error) {
 			User        string `json:"user"`
 			Account     string `json:"account"`
 			Permissions *struct {
-				Publish   *subjects `json:"publish"`
-				Subscribe *subjects `json:"subscribe"`
+				Publish   *permission.Rule `json:"publish"`
+				Subscribe *permission.Rule `json:"subscribe"`
 			} `json:"permissions"`
 		} `json:"data"`
 	}
@@ -182,7 +176,7 @@ func (g Grants) MayPublish(subject string) bool { return may(g.publish, subject)
 // MayListen reports whether all subjects that match may be listened to.
 func (g Grants) MayListen(subject string) bool { return may(g.listen, subject) }
 
-func may(p *subjects, subject string) bool {
+func may(p *permission.Rule, subject string) bool {
 	if p == nil {
 		return true
 	}
@@ -198,7 +192,7 @@ func may(p *subjects, subject string) bool {
 func (g Grants) Lacking(role permission.Role) (lacking []string) {
 	need := permission.Of(role, g.User)
 	for _, s := range need.Publish.Allow {
-		if !may(g.publish.exceptConsumersOf(s), s) {
+		if !may(exceptConsumersOf(s, g.publish), s) {
 			lacking = append(lacking, "publish "+s)
 		}
 	}
@@ -215,13 +209,14 @@ var oneConsumer = regexp.MustCompile(
 	`^\$JS\.API\.CONSUMER\.(CREATE|MSG\.NEXT|DELETE)\.[^.*>]+\.[^.*>]+(\.>)?$`)
 
 // exceptConsumersOf leaves out denials of single consumers that a wildcard includes.
-func (p *subjects) exceptConsumersOf(wildcard string) *subjects {
+func exceptConsumersOf(wildcard string, p *permission.Rule) *permission.Rule {
 	if p == nil {
 		return nil
 	}
-	return &subjects{Allow: p.Allow, Deny: slices.DeleteFunc(slices.Clone(p.Deny), func(deny string) bool {
+	deny := slices.DeleteFunc(slices.Clone(p.Deny), func(deny string) bool {
 		return oneConsumer.MatchString(deny) && covers(wildcard, deny) && !covers(deny, wildcard)
-	})}
+	})
+	return &permission.Rule{Allow: p.Allow, Deny: deny}
 }
 
 // Excess lists what the user may write although its role does not: the facts and records that another role

@@ -1,6 +1,10 @@
 package natsconf
 
-import "time"
+import (
+	"time"
+
+	"verifyd/natsconf/permission"
+)
 
 // SeenUntil returns until when everything has been seen; each complete poll advances it.
 func (f *Freshness) SeenUntil() time.Time { return time.Unix(0, f.until.Load()) }
@@ -10,5 +14,5 @@ func Collide(one, other string) bool { return collide(one, other) }
 
 // GrantsOf returns the grants of a user who may listen to everything.
 func GrantsOf(user string, publish, never []string) Grants {
-	return Grants{User: user, publish: &subjects{Allow: publish, Deny: never}}
+	return Grants{User: user, publish: &permission.Rule{Allow: publish, Deny: never}}
 }

@@ -44,8 +44,12 @@ type Set struct {
 	Publish, Listen Rule
 }
 
-// Rule lists subjects; a denied subject is denied although a wildcard allows it.
-type Rule struct{ Allow, Deny []string }
+// Rule lists subjects, as a server has them in its configuration, and reports them: without any that are
+// allowed, all are. A denied subject is denied although a wildcard allows it.
+type Rule struct {
+	Allow []string `json:"allow,omitempty"`
+	Deny  []string `json:"deny,omitempty"`
+}
 
 // reading is how a role reads a stream.
 type reading int
@@ -61,6 +65,11 @@ type access struct {
 	stream string
 	writes []string
 	reads  reading
+}
+
+// entries is a role's access to all entries of a bucket.
+func entries(bucket string, reads reading) access {
+	return access{topology.BucketStream(bucket), []string{topology.BucketSubject(bucket, ">")}, reads}
 }
 
 // accesses is the table of each role's permissions on each stream. The server refuses everything that is not
@@ -85,28 +94,20 @@ type access struct {
 // decide how one ended.
 var accesses = map[Role][]access{
 	RoleEdge: {
-		{topology.BucketStream(topology.BucketSessions),
-			[]string{topology.BucketSubject(topology.BucketSessions, ">")}, many},
+		entries(topology.BucketSessions, many),
 		{topology.StreamSessionKeys, []string{"session-keys.*"}, single},
 		{topology.StreamCompletions, []string{"completion.*", "resend.*.*"}, many},
 		{topology.StreamEvents, []string{"session.*.*"}, single},
 		{topology.StreamRetries, nil, many}, // operators' pages show the backlog
 		{topology.StreamUsage, []string{"usage.*.*", "stat.*.*.*"}, many},
 		{topology.StreamAudit, []string{"audit.*.*"}, many},
-		{topology.BucketStream(topology.BucketAccounts),
-			[]string{topology.BucketSubject(topology.BucketAccounts, ">")}, many},
-		{topology.BucketStream(topology.BucketKeys),
-			[]string{topology.BucketSubject(topology.BucketKeys, ">")}, many},
-		{topology.BucketStream(topology.BucketLogins),
-			[]string{topology.BucketSubject(topology.BucketLogins, ">")}, single},
-		{topology.BucketStream(topology.BucketKeyUses),
-			[]string{topology.BucketSubject(topology.BucketKeyUses, ">")}, many},
-		{topology.BucketStream(topology.BucketIdempotency),
-			[]string{topology.BucketSubject(topology.BucketIdempotency, ">")}, single},
-		{topology.BucketStream(topology.BucketIdentities),
-			[]string{topology.BucketSubject(topology.BucketIdentities, ">")}, single},
-		{topology.BucketStream(topology.BucketAlarms),
-			[]string{topology.BucketSubject(topology.BucketAlarms, ">")}, many},
+		entries(topology.BucketAccounts, many),
+		entries(topology.BucketKeys, many),
+		entries(topology.BucketLogins, single),
+		entries(topology.BucketKeyUses, many),
+		entries(topology.BucketIdempotency, single),
+		entries(topology.BucketIdentities, single),
+		entries(topology.BucketAlarms, many),
 		// read marks, and what is known here alone, such as the use of quotas
 		{topology.StreamNotices, []string{"notice.*.*", "notice-read.*.*"}, many},
 		// operators and login links are made by an operator's credential
@@ -122,8 +123,7 @@ var accesses = map[Role][]access{
 		{topology.StreamUsage, []string{"stat.*.*.*"}, unread},
 		{topology.BucketStream(topology.BucketAccounts), nil, many},
 		{topology.BucketStream(topology.BucketKeys), nil, many},
-		{topology.BucketStream(topology.BucketAlarms),
-			[]string{topology.BucketSubject(topology.BucketAlarms, ">")}, many},
+		entries(topology.BucketAlarms, many),
 		{topology.StreamNotices, []string{"notice.*.*", "notice-open.>"}, many},
 		{topology.BucketStream(topology.BucketOperations), nil, many},
 		{topology.BucketStream(topology.BucketStore), nil, single},

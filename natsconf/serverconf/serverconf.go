@@ -25,12 +25,6 @@ func SeedFile(dir string, role permission.Role) string {
 	return filepath.Join(dir, string(role), "nats.nk")
 }
 
-// wireRule is a Rule as a server's configuration has it.
-type wireRule struct {
-	Allow []string `json:"allow,omitempty"`
-	Deny  []string `json:"deny,omitempty"`
-}
-
 // limitSetting is the account's limit as ServerConfig writes it, and configuredLimit finds it there.
 const limitSetting = "{max_store: %d}"
 
@@ -54,8 +48,8 @@ func StoreLimit(config []byte) int64 {
 // or 0 for no limit of its own.
 func Accounts(users map[permission.Role]Users, storeBytes int64) ([]byte, error) {
 	type user struct {
-		NKey        string         `json:"nkey"`
-		Permissions map[string]any `json:"permissions,omitempty"`
+		NKey        string                     `json:"nkey"`
+		Permissions map[string]permission.Rule `json:"permissions,omitempty"`
 	}
 	var b bytes.Buffer
 	jetStream := "enabled"
@@ -69,9 +63,7 @@ func Accounts(users map[permission.Role]Users, storeBytes int64) ([]byte, error)
 		for _, key := range users[role].admitted() {
 			u := user{NKey: key}
 			if p := permission.Of(role, key, users[role].others(key)...); !p.Unlimited {
-				u.Permissions = map[string]any{
-					"publish": wireRule(p.Publish), "subscribe": wireRule(p.Listen),
-				}
+				u.Permissions = map[string]permission.Rule{"publish": p.Publish, "subscribe": p.Listen}
 			}
 			fmt.Fprintf(&b, "      # %s\n      ", role)
 			text, err := json.MarshalIndent(u, "      ", "  ")
