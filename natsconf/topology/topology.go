@@ -119,12 +119,19 @@ func New(o Options) Topology {
 			bucket(o, BucketKeys, "API keys as digests; revoked by putting a revoked record", 0),
 			bucket(o, BucketLogins, "dashboard logins and login links, as digests", LoginTTL),
 			keyUses(o),
-			alarms(o),
+			// the record of an event that is over has a life of its own
+			living(bucket(o, BucketAlarms, "what operators are told of: causes, and who reports them", 0)),
 			bucket(o, BucketIdempotency, "idempotency keys and the sealed tokens of their sessions",
 				IdempotencyTTL),
-			identities(o),
-			operations(o),
-			whole(o),
+			// if a network's rules let an identity stand for one user only; the rules state for how long
+			living(bucket(o, BucketIdentities, "which user an identity stands for, as keyed hashes", 0)),
+			// what a login link grants has a life of its own
+			living(bucket(o, BucketOperations,
+				"what operators decided: who else is one, which receiver hosts are paused", 0)),
+			// its master keys, too, once the key was changed (package storestate); erased sessions are listed
+			// for as long as their facts are kept
+			living(bucket(o, BucketStore,
+				"whether the store is in service, and which sessions are erased", 0)),
 		},
 		Consumers: append(DispatcherConsumers(), NoticeConsumers()...),
 	}
@@ -234,9 +241,8 @@ func retries(o Options) jetstream.StreamConfig {
 // from one that never was, and an account's sessions are listed from it. A message may ask for a shorter
 // life, as that of a redeemed sign-in attempt does.
 func records(o Options) jetstream.StreamConfig {
-	c := bucket(o, BucketSessions, "records of sessions and redeemed sign-in attempts", o.KeepResults)
-	c.AllowMsgTTL = true
-	return c
+	return living(bucket(o, BucketSessions, "records of sessions and redeemed sign-in attempts",
+		o.KeepResults))
 }
 
 // pageKept is how much longer the keys are kept than the results that they seal: sessions take keys from a
@@ -265,39 +271,6 @@ func notices(o Options) jetstream.StreamConfig {
 	c.MaxMsgsPerSubject = 1
 	c.AllowMsgTTL = true // see events
 	c.MaxAge = NoticeTTL
-	return c
-}
-
-// identities holds which user an identity stands for, both as keyed hashes, if a network's rules let it stand
-// for one only. Each message has a life of its own, which the rules state.
-func identities(o Options) jetstream.StreamConfig {
-	c := bucket(o, BucketIdentities, "which user an identity stands for, as keyed hashes", 0)
-	c.AllowMsgTTL = true
-	return c
-}
-
-// whole holds the records about the store as a whole: whether it is in service and its master keys, once the
-// key was changed (package storestate), and the sessions whose user was erased, for as long as their facts
-// are kept.
-func whole(o Options) jetstream.StreamConfig {
-	c := bucket(o, BucketStore, "whether the store is in service, and which sessions are erased", 0)
-	c.AllowMsgTTL = true
-	return c
-}
-
-// operations holds what operators decided. What a login link grants has a life of its own.
-func operations(o Options) jetstream.StreamConfig {
-	c := bucket(o, BucketOperations,
-		"what operators decided: who else is one, which receiver hosts are paused", 0)
-	c.AllowMsgTTL = true
-	return c
-}
-
-// alarms holds the events that operators were notified of. The record of an event that is over has a life of
-// its own.
-func alarms(o Options) jetstream.StreamConfig {
-	c := bucket(o, BucketAlarms, "what operators are told of: causes, and who reports them", 0)
-	c.AllowMsgTTL = true
 	return c
 }
 
@@ -345,6 +318,12 @@ func bucket(o Options, name, description string, ttl time.Duration) jetstream.St
 	c.DenyDelete = true
 	c.AllowAtomicPublish = true
 	c.MaxAge = ttl
+	return c
+}
+
+// living lets messages have lives of their own, which end before the stream's age.
+func living(c jetstream.StreamConfig) jetstream.StreamConfig {
+	c.AllowMsgTTL = true
 	return c
 }
 
