@@ -98,6 +98,18 @@ func (r *Reader) Last(ctx context.Context, stream, subject string) (m *jetstream
 	return m, err
 }
 
+// sequenceIn returns the sequence of the message that Last has read; 0 if there is none.
+func sequenceIn(m *jetstream.RawStreamMsg, err error) (uint64, error) {
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return 0, nil
+	case err != nil:
+		return 0, err
+	default:
+		return m.Sequence, nil
+	}
+}
+
 // askAgainAfter is how long a request that waits is without an answer until it asks again: it may have asked
 // a server that has vanished, or before there was a leader. A read takes a millisecond.
 const askAgainAfter = 2 * time.Second
@@ -205,15 +217,21 @@ func (r *Reader) stream(ctx context.Context, name string) (jetstream.Stream, err
 
 // serverTime asks the leader of the outcomes for its clock, which gives them their timestamps. Its error is
 // ErrUnavailable.
-func (r *Reader) serverTime(ctx context.Context) (at time.Time, err error) {
-	err = r.ask(ctx, topology.StreamCompletions, func(ctx context.Context, s jetstream.Stream) error {
-		info, err := s.Info(ctx)
-		if err == nil {
-			at = info.TimeStamp
-		}
+func (r *Reader) serverTime(ctx context.Context) (time.Time, error) {
+	info, err := r.info(ctx, topology.StreamCompletions)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return info.TimeStamp, nil
+}
+
+// info asks the leader of a stream for its state. Its error is ErrUnavailable.
+func (r *Reader) info(ctx context.Context, stream string) (info *jetstream.StreamInfo, err error) {
+	err = r.ask(ctx, stream, func(ctx context.Context, s jetstream.Stream) (err error) {
+		info, err = s.Info(ctx)
 		return err
 	})
-	return at, err
+	return info, err
 }
 
 // Next reads the first message at or after a sequence whose subject matches, from the stream's leader. Its
@@ -230,14 +248,11 @@ func (r *Reader) Next(ctx context.Context, stream, subject string, from uint64) 
 // Bounds returns the first and the last sequence that the stream's leader holds; last is below first while
 // it holds none. Its error is ErrUnavailable.
 func (r *Reader) Bounds(ctx context.Context, stream string) (first, last uint64, err error) {
-	err = r.ask(ctx, stream, func(ctx context.Context, s jetstream.Stream) error {
-		info, err := s.Info(ctx)
-		if err == nil {
-			first, last = info.State.FirstSeq, info.State.LastSeq
-		}
-		return err
-	})
-	return first, last, err
+	info, err := r.info(ctx, stream)
+	if err != nil {
+		return 0, 0, err
+	}
+	return info.State.FirstSeq, info.State.LastSeq, nil
 }
 
 // Purge removes the messages on a stream's subjects that match, if the stream allows that. Its errors are

@@ -2,7 +2,6 @@ package natsconf
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -109,11 +108,14 @@ func (r *Reader) Pages(ctx context.Context, stream, subject string, first, last 
 // pages hands on what a consumer of these settings delivers, up to a sequence.
 func (r *Reader) pages(ctx context.Context, stream string, config jetstream.ConsumerConfig, last uint64,
 	do func([]jetstream.Msg) error) error {
-	s, done, err := r.scan(ctx, stream, config, last)
-	if err != nil {
+	s := &scan{
+		r: r, stream: stream, config: config, last: last, position: max(config.OptStartSeq, 1) - 1,
+		drop: func() {},
+	}
+	defer func() { s.drop() }()
+	if err := s.begin(ctx); err != nil {
 		return r.answered(stream, err)
 	}
-	defer done()
 	for {
 		page, err := s.next(ctx)
 		if err = r.answered(stream, err); err != nil {
@@ -155,21 +157,16 @@ type scan struct {
 	lastArrival time.Time // when something last came from it
 }
 
-// scan begins one; done ends it.
-func (r *Reader) scan(ctx context.Context, stream string, config jetstream.ConsumerConfig,
-	last uint64) (_ *scan, done func(), err error) {
-	s := &scan{
-		r: r, stream: stream, config: config, last: last, position: max(config.OptStartSeq, 1) - 1,
-		drop: func() {},
-	}
+// begin finds out where the reading ends, and makes its first consumer if anything is there.
+func (s *scan) begin(ctx context.Context) error {
 	newest, err := s.newest(ctx)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	if s.end = min(newest, last); s.position < s.end { // otherwise nothing is there
-		err = s.newConsumer(ctx)
+	if s.end = min(newest, s.last); s.position >= s.end {
+		return nil
 	}
-	return s, func() { s.drop() }, err
+	return s.newConsumer(ctx)
 }
 
 // newConsumer goes on with a new consumer in place of any existing one, on whatever server.
@@ -209,25 +206,12 @@ func (s *scan) newest(ctx context.Context) (sequence uint64, err error) {
 			break
 		}
 		asked.Go(func() {
-			note(s.newestOn(ctx, subject))
+			note(sequenceIn(s.r.Last(ctx, s.stream, subject)))
 			<-room
 		})
 	}
 	asked.Wait()
 	return sequence, err
-}
-
-// newestOn returns the sequence of the newest message on a subject, as the leader has it; 0 if there is none.
-func (s *scan) newestOn(ctx context.Context, subject string) (uint64, error) {
-	m, err := s.r.Last(ctx, s.stream, subject)
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return 0, nil
-	case err != nil:
-		return 0, err
-	default:
-		return m.Sequence, nil
-	}
 }
 
 // next returns the next messages; none at the end of the reading. Its error is ErrUnavailable.

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"verifyd/natsconf/topology"
@@ -84,7 +85,7 @@ type Watch struct {
 	bucket, keys string
 	freshness    *Freshness
 
-	updates chan jetstream.KeyValueEntry
+	updates chan *Entry
 	err     error // set before updates is closed
 	cancel  context.CancelFunc
 
@@ -96,6 +97,13 @@ type Watch struct {
 	silence  time.Time // end of the last one; only a follower's answer after it shows that the leader is one
 }
 
+// Entry is an entry of a bucket.
+type Entry struct {
+	Key      string
+	Value    []byte
+	Revision uint64 // its sequence in the bucket's stream
+}
+
 // Watch begins to watch the keys of a bucket that match, and records in a Freshness until when everything has
 // been seen. The caller closes the watch, which outlives lost connections and servers.
 func (c *Conn) Watch(ctx context.Context, bucket, keys string, f *Freshness) *Watch {
@@ -103,7 +111,7 @@ func (c *Conn) Watch(ctx context.Context, bucket, keys string, f *Freshness) *Wa
 	f.pending.Store(0)
 	w := &Watch{
 		conn: c, bucket: bucket, keys: keys, freshness: f,
-		updates: make(chan jetstream.KeyValueEntry, watchQueue), cancel: cancel,
+		updates: make(chan *Entry, watchQueue), cancel: cancel,
 	}
 	go w.run(ctx)
 	return w
@@ -111,7 +119,7 @@ func (c *Conn) Watch(ctx context.Context, bucket, keys string, f *Freshness) *Wa
 
 // Updates returns the channel of entries. A nil comes once, when everything has been delivered that the
 // leader held at the start. The channel is closed when the watch has ended.
-func (w *Watch) Updates() <-chan jetstream.KeyValueEntry { return w.updates }
+func (w *Watch) Updates() <-chan *Entry { return w.updates }
 
 // Err returns why Updates was closed.
 func (w *Watch) Err() error { return w.err }
@@ -211,11 +219,7 @@ func (w *Watch) load(ctx context.Context) error {
 	}
 	slices.SortFunc(msgs, func(a, b jetstream.Msg) int { return cmp.Compare(sequenceOf(a), sequenceOf(b)) })
 	for _, m := range msgs {
-		w.seen = sequenceOf(m)
-		raw := &jetstream.RawStreamMsg{
-			Subject: m.Subject(), Sequence: w.seen, Header: m.Headers(), Data: m.Data(),
-		}
-		if err := w.deliver(ctx, raw); err != nil {
+		if err := w.deliver(ctx, m.Headers(), Entry{w.key(m.Subject()), m.Data(), sequenceOf(m)}); err != nil {
 			return err
 		}
 	}
@@ -230,8 +234,7 @@ func (w *Watch) catchUp(ctx context.Context, last uint64) error {
 		if err != nil {
 			return nil //nolint:nilerr // it was replaced meanwhile, or the leader does not answer
 		}
-		w.seen = m.Sequence
-		if err := w.deliver(ctx, m); err != nil {
+		if err := w.deliver(ctx, m.Header, Entry{w.key(m.Subject), m.Data, m.Sequence}); err != nil {
 			return err
 		}
 	}
@@ -247,14 +250,7 @@ func (w *Watch) last(ctx context.Context) (uint64, error) {
 	if w.keys == ">" {
 		subject = ">"
 	}
-	m, err := w.conn.Last(ctx, topology.BucketStream(w.bucket), subject)
-	if errors.Is(err, ErrNotFound) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	return m.Sequence, nil
+	return sequenceIn(w.conn.Last(ctx, topology.BucketStream(w.bucket), subject))
 }
 
 // next reads the first entry after those that were seen.
@@ -265,14 +261,19 @@ func (w *Watch) next(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 		w.seen+1)
 }
 
-func (w *Watch) deliver(ctx context.Context, m *jetstream.RawStreamMsg) error {
-	if IsMarker(m.Header) {
-		return nil
-	}
-	return w.send(ctx, &entry{bucket: w.bucket, m: m})
+func (w *Watch) key(subject string) string {
+	return strings.TrimPrefix(subject, topology.BucketSubject(w.bucket, ""))
 }
 
-func (w *Watch) send(ctx context.Context, e jetstream.KeyValueEntry) error {
+func (w *Watch) deliver(ctx context.Context, h nats.Header, e Entry) error {
+	w.seen = e.Revision
+	if IsMarker(h) {
+		return nil
+	}
+	return w.send(ctx, &e)
+}
+
+func (w *Watch) send(ctx context.Context, e *Entry) error {
 	w.freshness.pending.Add(1)
 	select {
 	case w.updates <- e:
@@ -281,19 +282,3 @@ func (w *Watch) send(ctx context.Context, e jetstream.KeyValueEntry) error {
 		return ctx.Err()
 	}
 }
-
-// entry is an entry of a bucket.
-type entry struct {
-	bucket string
-	m      *jetstream.RawStreamMsg
-}
-
-func (e *entry) Bucket() string { return e.bucket }
-func (e *entry) Key() string {
-	return strings.TrimPrefix(e.m.Subject, topology.BucketSubject(e.bucket, ""))
-}
-func (e *entry) Value() []byte                   { return e.m.Data }
-func (e *entry) Revision() uint64                { return e.m.Sequence }
-func (e *entry) Created() time.Time              { return e.m.Time }
-func (e *entry) Delta() uint64                   { return 0 }
-func (e *entry) Operation() jetstream.KeyValueOp { return jetstream.KeyValuePut }

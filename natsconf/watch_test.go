@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 
 	"verifyd/natsconf"
@@ -20,7 +19,7 @@ import (
 )
 
 // awaitEntry takes the next entry of a watch; nil: everything has been received.
-func awaitEntry(t *testing.T, w *natsconf.Watch) jetstream.KeyValueEntry {
+func awaitEntry(t *testing.T, w *natsconf.Watch) *natsconf.Entry {
 	t.Helper()
 	select {
 	case e, ok := <-w.Updates():
@@ -38,7 +37,7 @@ func awaitEntry(t *testing.T, w *natsconf.Watch) jetstream.KeyValueEntry {
 func awaitAll(t *testing.T, w *natsconf.Watch) (all []string) {
 	t.Helper()
 	for e := awaitEntry(t, w); e != nil; e = awaitEntry(t, w) {
-		all = append(all, e.Key()+"="+string(e.Value()))
+		all = append(all, e.Key+"="+string(e.Value))
 	}
 	return all
 }
@@ -75,14 +74,14 @@ func TestWatchNeedsNoConsumer(t *testing.T) {
 		}
 		put("a", "3")
 		e := awaitEntry(t, w)
-		for last := uint64(0); e.Key() != "a"; e = awaitEntry(t, w) {
-			if e.Revision() <= last {
-				t.Errorf("round %d: revision %d comes behind %d", round, e.Revision(), last)
+		for last := uint64(0); e.Key != "a"; e = awaitEntry(t, w) {
+			if e.Revision <= last {
+				t.Errorf("round %d: revision %d comes behind %d", round, e.Revision, last)
 			}
-			last = e.Revision()
+			last = e.Revision
 		}
-		if string(e.Value()) != "3" {
-			t.Errorf("round %d: a=%s comes, want a=3", round, e.Value())
+		if string(e.Value) != "3" {
+			t.Errorf("round %d: a=%s comes, want a=3", round, e.Value)
 		}
 	}
 	natstest.Await(t, "a watch that has seen everything is fresh", func() bool {

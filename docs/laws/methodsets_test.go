@@ -16,7 +16,7 @@ const maxMethodSet = 30
 var wideTypes = map[string]int{
 	"cmd/verifyd-bench/bench/load.Sessions": 85,
 	"edge/account/accountstore.Store":       71,
-	"natsconf.Conn":                         36,
+	"natsconf.Conn":                         35,
 	"sessions/erasure.Eraser":               31,
 	"sessions/lists.Lists":                  40,
 	"sessions/records.Writer":               42,

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 
 	"verifyd/natsconf"
@@ -81,8 +80,8 @@ func (m *Mirror) Serve(ctx context.Context) error {
 	}
 }
 
-func (m *Mirror) apply(next map[string]Pause, e jetstream.KeyValueEntry) {
-	p, err := decode(e.Value())
+func (m *Mirror) apply(next map[string]Pause, e *natsconf.Entry) {
+	p, err := decode(e.Value)
 	if err != nil {
 		m.log.Error().Err(err).Msg("a pause cannot be read; its host is sent to")
 		return

@@ -17,7 +17,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 
 	"verifyd/edge/account"
@@ -308,17 +307,17 @@ func (m *Mirror) Serve(ctx context.Context) error {
 }
 
 // take puts one entry into the next snapshot; nil is the watch's word for "that was all there is".
-func (m *Mirror) take(next *snapshot, e jetstream.KeyValueEntry, missing int,
-	put func(*snapshot, jetstream.KeyValueEntry) error) int {
+func (m *Mirror) take(next *snapshot, e *natsconf.Entry, missing int,
+	put func(*snapshot, *natsconf.Entry) error) int {
 	if e == nil {
 		return missing - 1
 	}
-	if e.Key() == storestate.CheckEntry {
-		m.ring.See(e.Value())
+	if e.Key == storestate.CheckEntry {
+		m.ring.See(e.Value)
 		return missing
 	}
 	err := put(next, e)
-	if name := strings.Replace(e.Key(), ".", "", 1); errors.Is(err, natsconf.ErrNewer) {
+	if name := strings.Replace(e.Key, ".", "", 1); errors.Is(err, natsconf.ErrNewer) {
 		next.newer[name] = true
 	} else {
 		delete(next.newer, name)
@@ -330,11 +329,11 @@ func (m *Mirror) take(next *snapshot, e jetstream.KeyValueEntry, missing int,
 	return missing
 }
 
-func (m *Mirror) putAccount(next *snapshot, e jetstream.KeyValueEntry) error {
-	if record.IsMeeting(e.Key()) {
+func (m *Mirror) putAccount(next *snapshot, e *natsconf.Entry) error {
+	if record.IsMeeting(e.Key) {
 		return nil
 	}
-	r, err := record.DecodeAccount(e.Key(), e.Value(), m.box)
+	r, err := record.DecodeAccount(e.Key, e.Value, m.box)
 	if err != nil {
 		return err
 	}
@@ -349,8 +348,8 @@ func (m *Mirror) putAccount(next *snapshot, e jetstream.KeyValueEntry) error {
 	return nil
 }
 
-func (m *Mirror) putKey(next *snapshot, e jetstream.KeyValueEntry) error {
-	d, k, err := record.DecodeKey(e.Key(), e.Value())
+func (m *Mirror) putKey(next *snapshot, e *natsconf.Entry) error {
+	d, k, err := record.DecodeKey(e.Key, e.Value)
 	if err != nil {
 		return err
 	}
