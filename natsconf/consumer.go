@@ -106,25 +106,16 @@ func (c *Conn) Acknowledge(ctx context.Context, asset topology.Consumer,
 	if err := EnsureConsumer(ctx, c.JS, asset); err != nil {
 		return err
 	}
+	// The answer to a repeated creation may hold figures of when the consumer was loaded.
 	consumer, err := c.JS.Consumer(ctx, asset.Stream, asset.Config.Durable)
 	if err != nil {
 		return fmt.Errorf("look up consumer %s: %w: %w", asset.Config.Durable, ErrUnavailable, err)
 	}
-	g := delivering{consumer: consumer, ended: ended}
-	for left := consumer.CachedInfo().NumPending; left > 0; {
-		if ctx.Err() != nil {
-			return fmt.Errorf("acknowledge: %w: %w", ErrUnavailable, ctx.Err())
-		}
-		n, err := g.page(ctx)
-		if err != nil {
-			return fmt.Errorf("acknowledge: %w: %w", ErrUnavailable, err)
-		}
-		if n == 0 {
-			break // the counted messages have aged out
-		}
-		left -= min(left, n)
+	rest, err := acknowledge(ctx, consumer, ended)
+	if err != nil {
+		return fmt.Errorf("acknowledge: %w: %w", ErrUnavailable, err)
 	}
-	for _, m := range g.rest {
+	for _, m := range rest {
 		if err := m.Nak(); err != nil {
 			return fmt.Errorf("return to the consumer: %w: %w", ErrUnavailable, err)
 		}
@@ -137,28 +128,30 @@ func (c *Conn) Acknowledge(ctx context.Context, asset topology.Consumer,
 	return nil
 }
 
-// delivering is one pass over what a consumer delivers.
-type delivering struct {
-	consumer jetstream.Consumer
-	ended    func(jetstream.Msg) bool
-	rest     []jetstream.Msg // what has not ended
-}
-
-// page takes the next messages and returns how many there were.
-func (g *delivering) page(ctx context.Context) (n uint64, err error) {
-	msgs, err := fetch(ctx, g.consumer, readingPage)
-	if err != nil {
-		return 0, err
-	}
-	for _, m := range msgs {
-		n++
-		if !g.ended(m) {
-			g.rest = append(g.rest, m)
-		} else if err := m.Ack(); err != nil {
-			return n, err
+// acknowledge takes everything that a consumer has to deliver, and returns what has not ended.
+func acknowledge(ctx context.Context, consumer jetstream.Consumer,
+	ended func(jetstream.Msg) bool) (rest []jetstream.Msg, err error) {
+	for left := consumer.CachedInfo().NumPending; left > 0; {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
 		}
+		msgs, err := fetch(ctx, consumer, readingPage)
+		if err != nil {
+			return nil, err
+		}
+		if len(msgs) == 0 {
+			break // the counted messages have aged out
+		}
+		for _, m := range msgs {
+			if !ended(m) {
+				rest = append(rest, m)
+			} else if err := m.Ack(); err != nil {
+				return nil, err
+			}
+		}
+		left -= min(left, uint64(len(msgs)))
 	}
-	return n, nil
+	return rest, nil
 }
 
 // consumer creates a consumer for one reading; done deletes it. It is tried again as long as ctx waits
