@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -183,12 +184,7 @@ func (s *Sum) add(it Item) {
 	}
 	part([]byte(it.Subject))
 	part(it.Data)
-	names := make([]string, 0, len(it.Header))
-	for name := range it.Header {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(it.Header)) {
 		part([]byte(name))
 		for _, v := range it.Header[name] {
 			part([]byte(v))

@@ -57,12 +57,7 @@ func (c *chunkWriter) Close() error { return c.flush(true) }
 func (c *chunkWriter) flush(last bool) error {
 	box := c.box.Seal(c.buffer, owner(c.backup, c.number, last))
 	c.buffer, c.number = c.buffer[:0], c.number+1
-	if _, err := c.w.Write(binary.BigEndian.AppendUint32(nil,
-		uint32(len(box)))); err != nil { //nolint:gosec // a chunk
-		return err
-	}
-	_, err := c.w.Write(box)
-	return err
+	return writeBox(c.w, box)
 }
 
 // chunkReader opens what a chunkWriter has sealed.
@@ -90,17 +85,9 @@ func (c *chunkReader) Read(p []byte) (int, error) {
 }
 
 func (c *chunkReader) next() error {
-	var head [4]byte
-	if _, err := io.ReadFull(c.r, head[:]); err != nil {
-		return damaged(err)
-	}
-	size := binary.BigEndian.Uint32(head[:])
-	if size > maxChunk {
-		return ErrDamaged
-	}
-	box := make([]byte, size)
-	if _, err := io.ReadFull(c.r, box); err != nil {
-		return damaged(err)
+	box, err := readBox(c.r, maxChunk)
+	if err != nil {
+		return err
 	}
 	plain, err := c.box.Open(box, owner(c.backup, c.number, false))
 	if err != nil {
@@ -112,11 +99,38 @@ func (c *chunkReader) next() error {
 	}
 	c.plain, c.number = plain, c.number+1
 	if c.ended {
-		if n, _ := c.r.Read(head[:1]); n > 0 {
+		if n, _ := c.r.Read(make([]byte, 1)); n > 0 {
 			return ErrDamaged // something was appended after the end
 		}
 	}
 	return nil
+}
+
+// writeBox writes a box after its length.
+func writeBox(w io.Writer, box []byte) error {
+	length := binary.BigEndian.AppendUint32(nil, uint32(len(box))) //nolint:gosec // a chunk or a frame
+	if _, err := w.Write(length); err != nil {
+		return err
+	}
+	_, err := w.Write(box)
+	return err
+}
+
+// readBox reads what writeBox has written, at most limit bytes of it. Its errors are ErrDamaged and r's.
+func readBox(r io.Reader, limit int64) ([]byte, error) {
+	var length [4]byte
+	if _, err := io.ReadFull(r, length[:]); err != nil {
+		return nil, damaged(err)
+	}
+	size := int64(binary.BigEndian.Uint32(length[:]))
+	if size > limit {
+		return nil, ErrDamaged
+	}
+	box := make([]byte, size)
+	if _, err := io.ReadFull(r, box); err != nil {
+		return nil, damaged(err)
+	}
+	return box, nil
 }
 
 // damaged distinguishes a file that ends too early from one that cannot be read.

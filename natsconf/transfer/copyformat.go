@@ -92,11 +92,7 @@ func (f *frameWriter) commit(at time.Time) error {
 func (f *frameWriter) flush() error {
 	box := f.box.Seal(f.buffer, frameOwner(f.generation, f.number))
 	f.buffer, f.stream = f.buffer[:0], ""
-	if _, err := f.w.Write(binary.BigEndian.AppendUint32(nil,
-		uint32(len(box)))); err != nil { //nolint:gosec // a frame
-		return err
-	}
-	if _, err := f.w.Write(box); err != nil {
+	if err := writeBox(f.w, box); err != nil {
 		return err
 	}
 	f.number++
@@ -165,22 +161,14 @@ func readFrames(r io.Reader, name string, size int64, box *secretbox.Box, genera
 
 // readFrame reads a frame of at most left bytes. Its errors are ErrDamaged and r's.
 func readFrame(r io.Reader, left int64, box *secretbox.Box, owner string) (plain []byte, n int64, err error) {
-	var head [4]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return nil, 0, damaged(err)
-	}
-	size := int64(binary.BigEndian.Uint32(head[:]))
-	if size > maxFrame || 4+size > left {
-		return nil, 0, ErrDamaged
-	}
-	sealed := make([]byte, size)
-	if _, err := io.ReadFull(r, sealed); err != nil {
-		return nil, 0, damaged(err)
+	sealed, err := readBox(r, min(maxFrame, left-4))
+	if err != nil {
+		return nil, 0, err
 	}
 	if plain, err = box.Open(sealed, owner); err != nil {
 		return nil, 0, ErrDamaged
 	}
-	return plain, 4 + size, nil
+	return plain, int64(4 + len(sealed)), nil
 }
 
 // entryReader follows entries.
@@ -284,12 +272,7 @@ func storedItem(it Item) *storefile.Message {
 func headerText(h nats.Header) []byte {
 	var b strings.Builder
 	b.WriteString("NATS/1.0\r\n")
-	names := make([]string, 0, len(h))
-	for name := range h {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(h)) {
 		for _, v := range h[name] {
 			b.WriteString(name + ": " + v + "\r\n")
 		}
