@@ -213,42 +213,20 @@ func (f *File) Check(key secretbox.Key, seen func(stream, subject string)) ([]He
 // Restore fills a store; see Source.
 func (f *File) Restore(ctx context.Context, c *natsconf.Conn, assets []Asset, skip Skip,
 	key secretbox.Key) ([]Report, error) {
-	into := map[string]Asset{}
-	since := map[string]uint64{}
-	brought := map[string]int{}
-	for _, a := range assets {
-		into[a.Stream] = a
-		if a.counter {
-			continue
-		}
-		last, err := Filled(ctx, c, a)
-		if err != nil {
-			return nil, err
-		}
-		since[a.Stream] = last
-	}
-	now := c.Clock.Now()
-	err := f.each(key, func(asset string, items []Item) error {
-		a, wanted := into[asset]
-		if !wanted {
-			return nil
-		}
-		var page []Item
-		for _, it := range items {
-			if it.Origin.Sequence > since[asset] && !it.over(now) && a.holds(it.Subject) &&
-				!skip.skips(a, it.Subject) {
-				page = append(page, it)
+	return refillFrom(ctx, c, assets, skip, func(r *refill) error {
+		return f.each(key, func(asset string, items []Item) error {
+			for _, it := range items {
+				one := r.wanting(asset, it.Subject, it.Origin.Sequence)
+				if one == nil || it.over(r.now) {
+					continue
+				}
+				if err := r.take(one, it); err != nil {
+					return err
+				}
 			}
-		}
-		n, err := Fill(ctx, c, a, page)
-		brought[asset] += n
-		return err
-	}, func(ending) {})
-	reports := make([]Report, len(assets))
-	for i, a := range assets {
-		reports[i] = Report{Stream: a.Stream, Filled: brought[a.Stream]}
-	}
-	return reports, err
+			return nil
+		}, func(ending) {})
+	})
 }
 
 // pageItems is how many items are handed on at once.

@@ -150,36 +150,26 @@ func (s *storeCopy) Check(key secretbox.Key, seen func(stream, subject string)) 
 // Restore fills a store; see Source.
 func (s *storeCopy) Restore(ctx context.Context, c *natsconf.Conn, assets []Asset, skip Skip,
 	key secretbox.Key) ([]Report, error) {
-	r := refill{ctx: ctx, conn: c, skip: skip, now: c.Clock.Now(), of: map[string]*assetRefill{}}
-	for _, a := range assets {
-		one := &assetRefill{asset: a, counters: map[string]Item{}}
-		r.of[a.Stream] = one
-		if a.counter {
-			continue
-		}
-		var err error
-		if one.since, err = Filled(ctx, c, a); err != nil {
-			return nil, err
-		}
-	}
-	if err := s.each(key, copyVisitor{message: r.take}); err != nil {
-		return nil, err
-	}
-	var reports []Report
-	for _, a := range assets {
-		one := r.of[a.Stream]
-		for _, it := range one.counters {
-			one.page = append(one.page, it)
-		}
-		if err := r.flush(one); err != nil {
-			return nil, err
-		}
-		reports = append(reports, Report{Stream: a.Stream, Filled: one.brought})
-	}
-	return reports, nil
+	return refillFrom(ctx, c, assets, skip, func(r *refill) error {
+		return s.each(key, copyVisitor{message: func(stream string, life time.Duration,
+			m *storefile.Message) error {
+			one := r.wanting(stream, string(m.Subject), m.Sequence)
+			if one == nil {
+				return nil
+			}
+			it, err := itemOfStored(life, m)
+			if err != nil {
+				return fmt.Errorf("read from the copy of %s: %w", stream, err)
+			}
+			if it.over(r.now) && !one.asset.replaces() {
+				return nil
+			}
+			return r.take(one, it)
+		}})
+	})
 }
 
-// refill fills a store from the written messages, one by one, including those that were replaced since.
+// refill fills a store from the messages of a source, one by one; those of a copy include what was replaced.
 type refill struct {
 	ctx  context.Context //nolint:containedctx // of one call
 	conn *natsconf.Conn
@@ -196,19 +186,46 @@ type assetRefill struct {
 	brought  int
 }
 
-func (r *refill) take(stream string, life time.Duration, m *storefile.Message) error {
+// refillFrom fills a store with what read takes.
+func refillFrom(ctx context.Context, c *natsconf.Conn, assets []Asset, skip Skip,
+	read func(*refill) error) (reports []Report, err error) {
+	r := refill{ctx: ctx, conn: c, skip: skip, now: c.Clock.Now(), of: map[string]*assetRefill{}}
+	for _, a := range assets {
+		one := &assetRefill{asset: a, counters: map[string]Item{}}
+		r.of[a.Stream] = one
+		if a.counter {
+			continue
+		}
+		if one.since, err = Filled(ctx, c, a); err != nil {
+			return nil, err
+		}
+	}
+	if err := read(&r); err != nil {
+		return nil, err
+	}
+	for _, a := range assets {
+		one := r.of[a.Stream]
+		for _, it := range one.counters {
+			one.page = append(one.page, it)
+		}
+		if err := r.flush(one); err != nil {
+			return nil, err
+		}
+		reports = append(reports, Report{Stream: a.Stream, Filled: one.brought})
+	}
+	return reports, nil
+}
+
+// wanting returns the asset that takes the message of a sequence; nil: none does.
+func (r *refill) wanting(stream, subject string, sequence uint64) *assetRefill {
 	one := r.of[stream]
-	if one == nil || !one.asset.holds(string(m.Subject)) || r.skip.skips(one.asset, string(m.Subject)) ||
-		m.Sequence <= one.since {
+	if one == nil || !one.asset.holds(subject) || r.skip.skips(one.asset, subject) || sequence <= one.since {
 		return nil
 	}
-	it, err := itemOfStored(life, m)
-	if err != nil {
-		return fmt.Errorf("read from the copy of %s: %w", stream, err)
-	}
-	if it.over(r.now) && !one.asset.replaces() {
-		return nil
-	}
+	return one
+}
+
+func (r *refill) take(one *assetRefill, it Item) error {
 	if one.asset.counter {
 		one.counters[it.Subject] = it
 		return nil
