@@ -19,10 +19,7 @@ import (
 
 // DriftError reports that an asset on the server differs from the table in a way that must not be changed
 // under it, because data would be lost or a fence weakened.
-type DriftError struct {
-	Asset, Field string
-	Have, Want   string
-}
+type DriftError struct{ Difference }
 
 func (e *DriftError) Error() string {
 	return fmt.Sprintf("%s: %s is %s on the server, verifyd needs %s; it will not change that by itself: "+
@@ -220,21 +217,20 @@ func differences(have, want jetstream.StreamConfig) ([]Difference, error) {
 			Kind: Updated}
 		switch {
 		case bytes.Equal(h[name], w[name]), slices.Contains(ignored, name):
+			continue
 		case name == "allow_direct" && want.AllowDirect:
-			// Stores of older builds stay without it: those builds would refuse them with it.
+			continue // Stores of older builds stay without it: those builds would refuse them with it.
 		case name == "subjects" && contains(want.Subjects, have.Subjects): // more of them take nothing away
-			differ = append(differ, d)
 		case name == "allow_msg_ttl" && w[name] == nil:
 			d.Kind = Lasting
-			differ = append(differ, d)
 		case outdated(d):
 			d.Kind = Outdated
-			differ = append(differ, d)
 		case slices.Contains(changeable, name):
-			differ = append(differ, d)
 		default:
-			return nil, &DriftError{d.Asset, d.Field, d.Have, d.Want}
+			d.Kind = Drift
+			return nil, &DriftError{d}
 		}
+		differ = append(differ, d)
 	}
 	return differ, nil
 }

@@ -142,8 +142,7 @@ func skewOf(info *jetstream.StreamInfo, asked time.Time) *time.Duration {
 func inspectConfig(have, want jetstream.StreamConfig) ([]Difference, error) {
 	differ, err := differences(have, want)
 	if drift, ok := errors.AsType[*DriftError](err); ok {
-		return []Difference{{Asset: drift.Asset, Field: drift.Field, Have: drift.Have, Want: drift.Want,
-			Kind: Drift}}, nil
+		return []Difference{drift.Difference}, nil
 	}
 	return differ, err
 }

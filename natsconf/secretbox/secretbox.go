@@ -30,6 +30,7 @@ import (
 	"sync/atomic"
 
 	"verifyd/natsconf"
+	"verifyd/natsconf/storefile"
 )
 
 // KeyBytes is the length of the master key.
@@ -166,13 +167,8 @@ func writeSynced(path string, b []byte) (err error) {
 			_ = os.Remove(f.Name())
 		}
 	}()
-	if _, err = f.Write(b); err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
 	return renameSynced(f.Name(), path)
@@ -182,12 +178,8 @@ func renameSynced(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
 	}
-	dir, err := os.Open(filepath.Dir(to))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = dir.Close() }()
-	return dir.Sync() // the name must survive a power cut as the bytes do: without the key the store is lost
+	// The name must survive a power cut as the bytes do: without the key the store is lost.
+	return storefile.SyncFolder(filepath.Dir(to))
 }
 
 // Hash makes keyed hashes of one use: equal texts have equal hashes, and nobody without the key can find out
@@ -197,11 +189,15 @@ type Hash struct{ key []byte }
 // Hash derives the hash for one use, for instance "identity". Uses are constants of the packages that own
 // the values.
 func (k Key) Hash(use string) *Hash {
-	derived, err := hkdf.Key(sha256.New, k[:], nil, "verifyd/hash/"+use, KeyBytes)
+	return &Hash{key: k.derive("verifyd/hash/" + use)}
+}
+
+func (k Key) derive(info string) []byte {
+	derived, err := hkdf.Key(sha256.New, k[:], nil, info, KeyBytes)
 	if err != nil {
 		panic("seal: " + err.Error()) // only for lengths beyond 255 hashes
 	}
-	return &Hash{key: derived}
+	return derived
 }
 
 // Sum returns the HMAC-SHA256 (RFC 2104) of a text, in lower-case base32: 52 characters, fit for a subject.
@@ -225,13 +221,7 @@ type Box struct {
 
 // Box derives the box for one use, for instance "callback-url". Uses are constants of the packages that own
 // the values.
-func (k Key) Box(use string) *Box {
-	derived, err := hkdf.Key(sha256.New, k[:], nil, "verifyd/"+use, KeyBytes)
-	if err != nil {
-		panic("seal: " + err.Error()) // only for lengths beyond 255 hashes
-	}
-	return newBox(derived)
-}
+func (k Key) Box(use string) *Box { return newBox(k.derive("verifyd/" + use)) }
 
 // OwnBox returns a box under the key itself, for a key that seals only the values of one owner: a caller with
 // several uses puts them into the owner. Deriving a key, as Box does, costs several times as much as sealing.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -172,23 +173,10 @@ func (r *reading) next(store, at time.Time, took time.Duration) *reading {
 	case earliest.After(next.latest.Add(MaxSkew)):
 		next.step, next.stepped = next.latest.Sub(earliest), at
 	case !latest.Before(next.earliest) && !earliest.After(next.latest): // it is where both are true
-		next.earliest, next.latest = later(earliest, next.earliest), earlier(latest, next.latest)
+		next.earliest = slices.MaxFunc([]time.Time{earliest, next.earliest}, time.Time.Compare)
+		next.latest = slices.MinFunc([]time.Time{latest, next.latest}, time.Time.Compare)
 	}
 	return next
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }
 
 // Keeper is the actor that reads the store's time, and logs when the clocks become wrong, or right.
