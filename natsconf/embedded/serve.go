@@ -51,8 +51,8 @@ func (e *Server) Serve(ctx context.Context) error {
 	e.forgetFailure()
 	e.StageInMemory() // the start has removed the links
 	witnessed := e.witness(ns)
-	e.up(ns)
-	defer e.down()
+	e.setRunning(ns)
+	defer e.setRunning(nil)
 	defer witnessed()
 	var cause error
 	select {
@@ -181,18 +181,16 @@ func (e *Server) start() (*server.Server, error) {
 	return ns, nil
 }
 
-func (e *Server) up(ns *server.Server) {
+// setRunning records which server runs now; nil: none.
+func (e *Server) setRunning(ns *server.Server) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.running = ns
-	close(e.ready)
-}
-
-func (e *Server) down() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.running = nil
-	e.ready = make(chan struct{})
+	if ns == nil {
+		e.ready = make(chan struct{})
+	} else {
+		close(e.ready)
+	}
 }
 
 // Failure returns why the store must not be used, or nil. It also asks the filesystem: a sync may end with
