@@ -42,30 +42,22 @@ func newMetrics() *metrics {
 // Measure shows the connection's measurements, with those of every writer made on it, in a registry; once
 // for each.
 func (c *Conn) Measure(r prometheus.Registerer) {
+	gauge := func(name, help string, value func() float64) prometheus.GaugeFunc {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
+	}
+	one := func(holds bool) float64 {
+		if holds {
+			return 1
+		}
+		return 0
+	}
 	r.MustRegister(c.metrics.batches, c.metrics.waiting, c.metrics.errors,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "verifyd_nats_connected",
-			Help: "1 while connected to NATS, 0 while reconnecting.",
-		}, func() float64 {
-			if c.Connected() {
-				return 1
-			}
-			return 0
-		}),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "verifyd_clock_skew_seconds",
-			Help: "How far this machine's clock is ahead of the store's time.",
-		}, func() float64 { return c.Clock.Skew().Seconds() }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "verifyd_store_failed",
-			Help: "1 since the embedded store failed to write to its disk, or lost what it held: this " +
-				"process uses it no more.",
-		}, func() float64 {
-			if c.Noticed() != nil {
-				return 1
-			}
-			return 0
-		}),
+		gauge("verifyd_nats_connected", "1 while connected to NATS, 0 while reconnecting.",
+			func() float64 { return one(c.Connected()) }),
+		gauge("verifyd_clock_skew_seconds", "How far this machine's clock is ahead of the store's time.",
+			func() float64 { return c.Clock.Skew().Seconds() }),
+		gauge("verifyd_store_failed", "1 since the embedded store failed to write to its disk, or lost what it "+
+			"held: this process uses it no more.", func() float64 { return one(c.Noticed() != nil) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "verifyd_nats_reconnects_total", Help: "How often the connection to NATS came back.",
 		}, func() float64 { return float64(c.NC.Stats().Reconnects) }),

@@ -100,17 +100,13 @@ func (g *Gauge) Check() error {
 
 // Measure shows how full the store is, in a registry.
 func (g *Gauge) Measure(r prometheus.Registerer) {
-	r.MustRegister(
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "verifyd_store_used_bytes", Help: "Bytes that JetStream's store has used.",
-		}, func() float64 { return float64(g.used.Load()) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "verifyd_store_limit_bytes", Help: "Limit of JetStream's store; 0 where none is known.",
-		}, func() float64 { return float64(g.limit.Load()) }),
-	)
+	show := func(name, help string, bytes *atomic.Int64) {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
+			func() float64 { return float64(bytes.Load()) }))
+	}
+	show("verifyd_store_used_bytes", "Bytes that JetStream's store has used.", &g.used)
+	show("verifyd_store_limit_bytes", "Limit of JetStream's store; 0 where none is known.", &g.limit)
 	if g.embedded != nil {
-		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "verifyd_store_free_bytes", Help: "Bytes left on the filesystem of the embedded store.",
-		}, func() float64 { return float64(g.free.Load()) }))
+		show("verifyd_store_free_bytes", "Bytes left on the filesystem of the embedded store.", &g.free)
 	}
 }
