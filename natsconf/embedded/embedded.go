@@ -149,6 +149,12 @@ func HasStore(dataDir string) bool {
 	return err == nil
 }
 
+// HadStore reports whether a data directory holds a store, or did: one that was lost is damage.
+func HadStore(dataDir string) bool {
+	_, err := readWitness(dataDir)
+	return err == nil || HasStore(dataDir)
+}
+
 // MayHoldStore reports whether a data directory holds a store, or is locked by a process that may be about to
 // make one.
 func MayHoldStore(dataDir string) bool {

@@ -38,16 +38,6 @@ func texts(flaws []flaw) (texts []string) {
 	return texts
 }
 
-// ReadWitness returns when the witness of a data directory's store was written. Its error is why nothing is
-// known about such a store.
-func ReadWitness(dataDir string) (at time.Time, err error) {
-	w, err := readWitness(dataDir)
-	if err != nil {
-		return time.Time{}, err
-	}
-	return w.At, nil
-}
-
 // inspection is what an inspection found, apart from damage.
 type inspection struct {
 	witness *witness // nil: there is none

@@ -222,13 +222,6 @@ func noStore(setting, where string) error {
 	return config.Usage(f.Err())
 }
 
-// hadStore reports whether a data directory holds a store, or did: one that was lost is damage, which is
-// reported as such.
-func hadStore(dataDir string) bool {
-	_, err := embedded.ReadWitness(dataDir)
-	return err == nil || embedded.HasStore(dataDir)
-}
-
 // expectHeld checks, for a command, that external servers hold a store, so that servers named by mistake get
 // no streams.
 func (s *Store) expectHeld(ctx context.Context, c config.Store, why Purpose, waiting func(error)) error {
@@ -265,7 +258,7 @@ func (s *Store) openEmbedded(ctx context.Context, c config.Store, log zerolog.Lo
 			return ErrNotDamaged
 		}
 	}
-	if why == ToUse && !hadStore(c.DataDir) {
+	if why == ToUse && !embedded.HadStore(c.DataDir) {
 		return missing
 	}
 	if s.Key, err = c.EmbeddedKey(!embedded.HasStore(c.DataDir) && why != ToRecover); err != nil {

@@ -38,7 +38,7 @@ func (r Recover) Run(ctx context.Context, c command.Console) error {
 			"--nats-url: recover is for the embedded store; on a cluster, remove the damaged server's " +
 				"files, and the other servers fill it again (docs/OPERATING.md)"))
 	}
-	if _, err := embedded.ReadWitness(cfg.DataDir); err != nil && !embedded.HasStore(cfg.DataDir) {
+	if !embedded.HadStore(cfg.DataDir) {
 		return config.Usage(fmt.Errorf(
 			"--data-dir: there is no store in %q; name the data directory of the service", cfg.DataDir))
 	}
