@@ -2,8 +2,6 @@ package natsconf
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -48,10 +46,7 @@ func (o Origin) Put(h nats.Header) {
 	if !o.Until.IsZero() {
 		until = o.Until.UnixMilli()
 	}
-	h[originHeader] = []string{strings.Join([]string{
-		strconv.FormatUint(o.Sequence, 10), strconv.FormatInt(o.Stored.UnixMilli(), 10),
-		strconv.FormatInt(until, 10),
-	}, " ")}
+	h[originHeader] = []string{fmt.Sprintf("%d %d %d", o.Sequence, o.Stored.UnixMilli(), until)}
 }
 
 // IsOriginHeader reports whether a header field is the one that Put writes.

@@ -169,12 +169,11 @@ func (r *Relay) Open(key string) (*Post, error) {
 	p := &Post{relay: r, key: key, callbacks: make(chan *nats.Msg, waiting)}
 	name := rand.Text()
 	var err error
-	if p.handed, err = r.conn.NC.ChanSubscribe(handSubject(key, name), p.callbacks); err != nil {
-		return nil, fmt.Errorf("listen: %w: %w", natsconf.ErrUnavailable, err)
+	if p.handed, err = r.conn.NC.ChanSubscribe(handSubject(key, name), p.callbacks); err == nil {
+		p.asked, err = r.conn.NC.QueueSubscribe(askSubject(key), queue, func(m *nats.Msg) {
+			_ = m.Respond([]byte(name))
+		})
 	}
-	p.asked, err = r.conn.NC.QueueSubscribe(askSubject(key), queue, func(m *nats.Msg) {
-		_ = m.Respond([]byte(name))
-	})
 	if err == nil {
 		err = r.conn.NC.FlushTimeout(askWait) // the server knows both by then
 	}

@@ -141,8 +141,8 @@ func isLastingStateError(err error) bool {
 func Set(ctx context.Context, c *natsconf.Conn, from Record, state State, other,
 	where string) (Record, error) {
 	next := Record{
-		Version: stateVersion, Store: from.Store, State: state, Other: other, Where: where, At: time.Now().
-				UTC(),
+		Version: stateVersion, Store: from.Store, State: state, Other: other, Where: where,
+		At: time.Now().UTC(),
 	}
 	if next.Store == "" {
 		next.Store = rand.Text()
