@@ -32,13 +32,12 @@ const (
 
 // Inspection is what a server reports about itself and about verifyd's assets on it.
 type Inspection struct {
-	Version  string // of the server that answered
-	APILevel int
-	Cluster  string // its name; empty for a single server
-	Servers  int    // of the cluster, as far as the client knows them
-	URL      string // without credentials
-	TLS      bool
-	RTT      time.Duration
+	Version string // of the server that answered
+	Cluster string // its name; empty for a single server
+	Servers int    // of the cluster, as far as the client knows them
+	URL     string // without credentials
+	TLS     bool
+	RTT     time.Duration
 	// Skew is how far the server's clock is ahead of this machine's, within RTT; Known reports whether it
 	// could be learnt.
 	Skew      time.Duration
@@ -79,12 +78,12 @@ func (e Ensurer) Inspect(ctx context.Context) (Inspection, error) {
 	if err != nil {
 		return in, fmt.Errorf("ask for the account: %w", err)
 	}
-	in.APILevel, in.Used, in.Limit = info.API.Level, info.Store, info.Limits.MaxStore
+	in.Used, in.Limit = info.Store, info.Limits.MaxStore
 	in.MaxPayload, in.MaxStreams, in.MaxConsumers = nc.MaxPayload(), info.Limits.MaxStreams,
 		info.Limits.MaxConsumers
 	in.MaxAckPending, in.MaxStreamBytes, in.StreamsNeedLimits = info.Limits.MaxAckPending,
 		info.Limits.StoreMaxStreamBytes, info.Limits.MaxBytesRequired
-	if in.APILevel < minAPILevel {
+	if info.API.Level < minAPILevel {
 		return in, &VersionError{Version: in.Version}
 	}
 	in.MayUpdate = !e.isBound(ctx)

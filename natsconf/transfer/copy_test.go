@@ -55,8 +55,7 @@ func (c *copied) start(t *testing.T) {
 			return nil, //nolint:nilnil // nothing is left out
 				nil
 		},
-		RemovalsIn: topology.BucketStream(topology.BucketStore),
-		Removals:   topology.BucketSubject(topology.BucketStore, "erased.*"),
+		Removals: topology.BucketSubject(topology.BucketStore, "erased.*"),
 	}
 	if c.config != nil {
 		c.config(&config)

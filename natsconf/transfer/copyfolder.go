@@ -65,10 +65,10 @@ type CopierConfig struct {
 	Build   string // of verifyd, for people
 	// Skip returns what a new generation leaves out, as a backup does.
 	Skip func(context.Context) (Skip, error)
-	// Removals are the subjects, with wildcards, of the notes in RemovalsIn, a stream, that something was
+	// Removals are the subjects, with wildcards, of the notes in the bucket of the store that something was
 	// removed: a new generation begins without it.
-	RemovalsIn, Removals string
-	Log                  zerolog.Logger
+	Removals string
+	Log      zerolog.Logger
 
 	// RenewAfter is the age at which a generation is replaced by a new one, 24 h when zero; MinRenew is the
 	// minimum time between two, 10 min when zero.

@@ -12,7 +12,6 @@ import (
 	"verifyd/natsconf"
 	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/storefile"
-	"verifyd/natsconf/topology"
 	"verifyd/natsconf/wait"
 )
 
@@ -155,15 +154,16 @@ func (l *copyLog) everything(ctx context.Context, c *natsconf.Conn, a Asset, ski
 	return err
 }
 
-// pass brings what is new in each stream, in their order, and returns the state that is on the disk then.
-func (l *copyLog) pass(at time.Time, seen func(stream, subject string)) (copyState, error) {
+// pass brings what is new in each stream, in their order, and returns the state that is on the disk then. It
+// calls seen with the subject of each note.
+func (l *copyLog) pass(at time.Time, seen func(subject string)) (copyState, error) {
 	for _, a := range l.assets {
 		tail := l.tails[a.Stream]
 		mark := l.at[a.Stream]
 		err := tail.Read(func(m *storefile.Message) error {
 			mark = copyMark{m.Sequence, m.Time}
-			if a.Stream == topology.BucketStream(topology.BucketStore) {
-				seen(a.Stream, string(m.Subject))
+			if a.Stream == noted {
+				seen(string(m.Subject))
 			}
 			return l.frames.message(a.Stream, l.lives[a.Stream], m)
 		})

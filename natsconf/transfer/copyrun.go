@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"verifyd/natsconf"
+	"verifyd/natsconf/topology"
 )
 
 const (
@@ -69,9 +70,12 @@ func (r *copyRun) begin(ctx context.Context) error {
 	return err
 }
 
+// noted is the stream of the notes of what was removed.
+var noted = topology.BucketStream(topology.BucketStore)
+
 // newestRemoval returns the newest note that something was removed; nil: there is none.
 func (k *Copier) newestRemoval(ctx context.Context) (*jetstream.RawStreamMsg, error) {
-	m, err := k.c.Conn.Last(ctx, k.c.RemovalsIn, k.c.Removals)
+	m, err := k.c.Conn.Last(ctx, noted, k.c.Removals)
 	if errors.Is(err, natsconf.ErrNotFound) {
 		return nil, nil //nolint:nilnil // there is none
 	}
@@ -180,8 +184,8 @@ func (r *copyRun) pass() error {
 		return nil
 	}
 	at := time.Now()
-	s, err := r.now.pass(at, func(stream, subject string) {
-		r.renew = r.renew || stream == r.c.RemovalsIn && natsconf.Covered(subject, []string{r.c.Removals})
+	s, err := r.now.pass(at, func(subject string) {
+		r.renew = r.renew || natsconf.Covered(subject, []string{r.c.Removals})
 	})
 	if err != nil {
 		return err
@@ -205,7 +209,7 @@ func (r *copyRun) change(ctx context.Context, b builtCopy) error {
 		var note *jetstream.RawStreamMsg
 		// What left the store while it was read is no reason for another one: a large store is read for
 		// longer than many messages live.
-		s, b.err = b.log.pass(at, func(_, _ string) {})
+		s, b.err = b.log.pass(at, func(string) {})
 		if s.Missed, b.log.missed = false, false; b.err == nil {
 			note, b.err = r.newestRemoval(ctx)
 		}

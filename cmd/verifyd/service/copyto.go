@@ -17,7 +17,6 @@ import (
 	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/fleet"
 	"verifyd/natsconf/storestate"
-	"verifyd/natsconf/topology"
 	"verifyd/natsconf/transfer"
 	"verifyd/sessions/records"
 )
@@ -44,7 +43,7 @@ func (p *Program) startCopier(ctx context.Context) error {
 		Conn: p.Store.Conn, DataDir: p.Config.Store.DataDir, Dir: p.Config.CopyTo, Assets: store.Assets(),
 		Store: standing.Store, Key: p.Store.Key, Rekeyed: p.Store.Ring.Changed(),
 		Build: version.Text(), Skip: p.Store.StaysBehind, Log: p.Config.Log,
-		RemovalsIn: topology.BucketStream(topology.BucketStore), Removals: records.ErasedSubject("*"),
+		Removals: records.ErasedSubject("*"),
 	})
 	if err := p.copier.Check(); err != nil {
 		var f config.Faults
