@@ -23,13 +23,8 @@ import (
 type Asset struct {
 	Stream string
 
-	subjects []string
-	counter  bool
-	batches  bool  // the stream takes atomic batches
-	once     bool  // the stream takes one message per subject, and no second
-	lives    bool  // the stream takes messages with a life of their own
-	history  int64 // how many messages on one subject the stream keeps; -1: all
-	loose    bool  // the stream may lose messages that were brought from it
+	config jetstream.StreamConfig // as the topology has it
+	loose  bool                   // the stream may lose messages that were brought from it
 }
 
 // order is the order of streams in which a store is read while it is in service. A stream that is read later
@@ -70,34 +65,33 @@ func Assets(t topology.Topology) []Asset {
 		if i < 0 {
 			continue
 		}
-		c := t.Streams[i]
 		assets = append(assets, Asset{
-			Stream: name, subjects: c.Subjects, counter: c.AllowMsgCounter, batches: c.AllowAtomicPublish,
-			once: c.DiscardNewPerSubject, lives: c.AllowMsgTTL, history: c.MaxMsgsPerSubject,
-			loose: slices.Contains(loose, name),
+			Stream: name, config: t.Streams[i], loose: slices.Contains(loose, name),
 		})
 	}
 	return assets
 }
 
 // replacing reports whether a message of the asset replaces the one before it on its subject.
-func (a Asset) replacing() bool { return a.history == 1 && !a.once && !a.counter }
+func (a Asset) replacing() bool {
+	return a.config.MaxMsgsPerSubject == 1 && !a.config.DiscardNewPerSubject && !a.Counts()
+}
 
 // Counts reports whether the stream holds counters, which go on counting while it is carried: it cannot be
 // sealed.
-func (a Asset) Counts() bool { return a.counter }
+func (a Asset) Counts() bool { return a.config.AllowMsgCounter }
 
 // holds reports whether a subject is one of the asset's. Others can be in a stream too: a server keeps the
 // subject of a message that somebody's consumer made it send there. Such a subject belongs to no role, and
 // stored again the message would land in another stream.
-func (a Asset) holds(subject string) bool { return natsconf.Covered(subject, a.subjects) }
+func (a Asset) holds(subject string) bool { return natsconf.Covered(subject, a.config.Subjects) }
 
 // Sealable returns the names of the assets' streams that can be sealed. A counter stream cannot: a server
 // would not start it again.
 func Sealable(assets []Asset) []string {
 	var names []string
 	for _, a := range assets {
-		if !a.counter && a.Stream != topology.BucketStream(topology.BucketStore) {
+		if !a.Counts() && a.Stream != topology.BucketStream(topology.BucketStore) {
 			names = append(names, a.Stream)
 		}
 	}

@@ -193,7 +193,7 @@ func refillFrom(ctx context.Context, c *natsconf.Conn, assets []Asset, skip Skip
 	for _, a := range assets {
 		one := &assetRefill{asset: a, counters: map[string]Item{}}
 		r.of[a.Stream] = one
-		if a.counter {
+		if a.Counts() {
 			continue
 		}
 		if one.since, err = Filled(ctx, c, a); err != nil {
@@ -226,7 +226,7 @@ func (r *refill) wanting(stream, subject string, sequence uint64) *assetRefill {
 }
 
 func (r *refill) take(one *assetRefill, it Item) error {
-	if one.asset.counter {
+	if one.asset.Counts() {
 		one.counters[it.Subject] = it
 		return nil
 	}
@@ -245,7 +245,7 @@ func (r *refill) flush(one *assetRefill) error {
 
 // replaces reports whether a message of the asset whose life has ended may have replaced one whose life has
 // not: it is stored for a moment, so that the other one is removed.
-func (a Asset) replaces() bool { return a.replacing() && a.lives }
+func (a Asset) replaces() bool { return a.replacing() && a.config.AllowMsgTTL }
 
 // withoutReplaced leaves out the messages that others of the same page replace: a server refuses a batch that
 // removes what it brings.

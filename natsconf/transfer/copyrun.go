@@ -100,7 +100,7 @@ func (r *copyRun) goesOn(ctx context.Context, at map[string]copyMark) (goesOn, s
 		if last < mark.Sequence {
 			return false, false, nil
 		}
-		if mark.Sequence == 0 || a.counter { // counters carry their total each time
+		if mark.Sequence == 0 || a.Counts() { // counters carry their total each time
 			continue
 		}
 		m, err := r.c.Conn.Next(ctx, a.Stream, ">", mark.Sequence)

@@ -54,7 +54,7 @@ func Filled(ctx context.Context, c *natsconf.Conn, a Asset) (uint64, error) {
 // Fill stores items, which come oldest first, in their asset's stream, and returns how many there were to
 // store. A repeat is harmless: items that are there already stay. The errors are ErrDiffers and natsconf's.
 func Fill(ctx context.Context, c *natsconf.Conn, a Asset, items []Item) (stored int, err error) {
-	if a.counter {
+	if a.Counts() {
 		return fillCounters(ctx, c, a, items)
 	}
 	for len(items) > 0 {
@@ -101,7 +101,7 @@ func fillPage(ctx context.Context, c *natsconf.Conn, a Asset, items []Item) (err
 	}
 	for tries := 0; tries < fillTries; tries++ {
 		msgs := messages(a, items, c.Clock.Now())
-		if a.batches {
+		if a.config.AllowAtomicPublish {
 			msgs[0].Header.Set(jetstream.ExpectedLastSeqHeader, strconv.FormatUint(end, 10))
 			err = c.PublishBatch(ctx, a.Stream, msgs...)
 		} else {
@@ -110,7 +110,7 @@ func fillPage(ctx context.Context, c *natsconf.Conn, a Asset, items []Item) (err
 		switch conflict := errors.Is(err, natsconf.ErrConflict); {
 		case err == nil:
 			return nil
-		case conflict && a.once:
+		case conflict && a.config.DiscardNewPerSubject:
 			return fillSingly(ctx, c, a, items) // some of them are there
 		case ctx.Err() != nil, !conflict && !errors.Is(err, natsconf.ErrUncertain) &&
 			!errors.Is(err, natsconf.ErrUnavailable):
@@ -151,7 +151,7 @@ func messages(a Asset, items []Item, now time.Time) []*nats.Msg {
 		m := &nats.Msg{Subject: it.Subject, Data: it.Data, Header: nats.Header{}}
 		maps.Copy(m.Header, kept(it.Header)) // older backups hold roll-ups
 		it.Origin.Put(m.Header)
-		if a.lives && !it.Origin.Until.IsZero() {
+		if a.config.AllowMsgTTL && !it.Origin.Until.IsZero() {
 			// whole seconds, never less
 			left := max(it.Origin.Until.Sub(now), 0).Truncate(time.Second) + time.Second
 			m.Header.Set(jetstream.MsgTTLHeader, left.String())
@@ -286,7 +286,7 @@ type Report struct {
 func Copy(ctx context.Context, from, to *natsconf.Conn, a Asset, skip Skip) (Report, error) {
 	r := Report{Stream: a.Stream}
 	since := uint64(1)
-	if !a.counter {
+	if !a.Counts() {
 		last, err := Filled(ctx, to, a)
 		if err != nil {
 			return r, err
