@@ -63,9 +63,10 @@ func (r *Reader) Tail(ctx context.Context, stream string) (_ jetstream.Consumer,
 func (r *Reader) Newest(ctx context.Context, stream string, subjects ...string) ([]jetstream.Msg, error) {
 	// messages that are written meanwhile come again, and so may older ones from another server
 	newest := map[string]jetstream.Msg{}
-	err := r.pages(ctx, stream, jetstream.ConsumerConfig{
+	s := scan{r: r, stream: stream, last: math.MaxUint64, config: jetstream.ConsumerConfig{
 		FilterSubjects: subjects, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
-	}, math.MaxUint64, func(page []jetstream.Msg) error {
+	}}
+	err := s.pages(ctx, func(page []jetstream.Msg) error {
 		for _, m := range page {
 			if there, ok := newest[m.Subject()]; !ok || sequenceOf(m) > sequenceOf(there) {
 				newest[m.Subject()] = m
@@ -99,35 +100,12 @@ func (r *Reader) Range(ctx context.Context, stream, subject string, first, last 
 // be done with each page within 30 s. Its errors are ErrUnavailable, also when ctx ends, and do's.
 func (r *Reader) Pages(ctx context.Context, stream, subject string, first, last uint64,
 	do func([]jetstream.Msg) error) error {
-	return r.pages(ctx, stream, jetstream.ConsumerConfig{
+	first = max(first, 1)
+	s := scan{r: r, stream: stream, last: last, position: first - 1, config: jetstream.ConsumerConfig{
 		FilterSubjects: []string{subject}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
-		OptStartSeq: max(first, 1),
-	}, last, do)
-}
-
-// pages hands on what a consumer of these settings delivers, up to a sequence.
-func (r *Reader) pages(ctx context.Context, stream string, config jetstream.ConsumerConfig, last uint64,
-	do func([]jetstream.Msg) error) error {
-	s := &scan{
-		r: r, stream: stream, config: config, last: last, position: max(config.OptStartSeq, 1) - 1,
-		drop: func() {},
-	}
-	defer func() { s.drop() }()
-	if err := s.begin(ctx); err != nil {
-		return r.answered(stream, err)
-	}
-	for {
-		page, err := s.next(ctx)
-		if err = r.answered(stream, err); err != nil {
-			return err
-		}
-		if len(page) == 0 {
-			return nil
-		}
-		if err := do(page); err != nil {
-			return err
-		}
-	}
+		OptStartSeq: first,
+	}}
+	return s.pages(ctx, do)
 }
 
 // sequenceOf returns the sequence of a message that a scan has read, and so found to have one.
@@ -155,6 +133,27 @@ type scan struct {
 	expected    uint64    // how many this consumer had to deliver when it was created
 	delivered   uint64    // how many came from it
 	lastArrival time.Time // when something last came from it
+}
+
+// pages makes the reading, and hands on what it reads.
+func (s *scan) pages(ctx context.Context, do func([]jetstream.Msg) error) error {
+	s.drop = func() {}
+	defer func() { s.drop() }()
+	if err := s.begin(ctx); err != nil {
+		return s.r.answered(s.stream, err)
+	}
+	for {
+		page, err := s.next(ctx)
+		if err = s.r.answered(s.stream, err); err != nil {
+			return err
+		}
+		if len(page) == 0 {
+			return nil
+		}
+		if err := do(page); err != nil {
+			return err
+		}
+	}
 }
 
 // begin finds out where the reading ends, and makes its first consumer if anything is there.
