@@ -14,9 +14,8 @@ type block struct {
 	buf []byte
 }
 
-func newBlock(stream string, number uint32, buf []byte) (*block, error) {
-	d, err := newDecoder(stream, number)
-	return &block{d, buf}, err
+func newBlock(stream string, number uint32, buf []byte) *block {
+	return &block{newDecoder(stream, number), buf}
 }
 
 // walk calls each, in order, with every intact record and its bytes, and damaged with every hole between

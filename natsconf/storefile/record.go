@@ -48,13 +48,18 @@ type decoder struct {
 	sum  [highwayhash.Size64]byte
 }
 
-func newDecoder(stream string, number uint32) (*decoder, error) {
-	key := sha256.Sum256(fmt.Appendf(nil, "%s-%d", stream, number))
+func newDecoder(stream string, number uint32) *decoder {
+	return &decoder{hash: newHash(fmt.Sprintf("%s-%d", stream, number))}
+}
+
+// newHash returns the server's checksum under the key of a name.
+func newHash(name string) *highwayhash.Digest64 {
+	key := sha256.Sum256([]byte(name))
 	h, err := highwayhash.NewDigest64(key[:])
 	if err != nil {
-		return nil, fmt.Errorf("checksum of block %d: %w", number, err)
+		panic("storefile: " + err.Error()) // only for wrong key lengths
 	}
-	return &decoder{hash: h}, nil
+	return h
 }
 
 // recordSize returns the size that the record at the beginning of b states; 0 if no record can have it. b

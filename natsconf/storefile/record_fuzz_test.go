@@ -101,7 +101,7 @@ func checkFile(t *testing.T, folder, stream string, b []byte) (records int) {
 	}
 	var want []string // the messages before the first damage
 	at, last, holes := 0, uint64(0), 0
-	err := storefile.Records(stream, 1, b, func(m storefile.Message, raw []byte, stands bool) {
+	storefile.Records(stream, 1, b, func(m storefile.Message, raw []byte, stands bool) {
 		if !bytes.Equal(b[at:at+len(raw)], raw) || !bytes.Equal(raw[len(raw)-sumBytes:], sumOf(stream, raw)) {
 			t.Fatalf("a record at %d that is none: %x", at, raw)
 		}
@@ -123,8 +123,8 @@ func checkFile(t *testing.T, folder, stream string, b []byte) (records int) {
 		}
 		at, holes = to, holes+1
 	})
-	if err != nil || at != len(b) {
-		t.Fatalf("%d bytes are read of %d, %v", at, len(b), err)
+	if at != len(b) {
+		t.Fatalf("%d bytes are read of %d", at, len(b))
 	}
 	s, err := storefile.Scan(folder, stream)
 	if err != nil || s.Records != uint64(records) {

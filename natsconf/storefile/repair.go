@@ -36,13 +36,10 @@ func repairBlock(folder, name string, number uint32, keep string) error {
 	if err != nil {
 		return err
 	}
-	b, err := newBlock(name, number, buf)
-	if err != nil {
-		return err
-	}
 	var intact []byte
 	damaged := false
-	b.walk(func(_ record, raw []byte) { intact = append(intact, raw...) }, func(hole) { damaged = true })
+	newBlock(name, number, buf).walk(func(_ record, raw []byte) { intact = append(intact, raw...) },
+		func(hole) { damaged = true })
 	if !damaged {
 		return nil
 	}

@@ -1,7 +1,6 @@
 package storefile
 
 import (
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -9,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"github.com/minio/highwayhash"
 )
 
 // The folder of a stream holds its settings in meta.inf and their checksum in meta.sum, and so does the
@@ -74,11 +71,7 @@ func settingsMatch(dir, key string) (bool, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	k := sha256.Sum256([]byte(key))
-	h, err := highwayhash.NewDigest64(k[:])
-	if err != nil {
-		return false, fmt.Errorf("checksum of settings: %w", err)
-	}
+	h := newHash(key)
 	_, _ = h.Write(settings)
 	return hex.EncodeToString(h.Sum(nil)) == string(sum), nil
 }

@@ -74,11 +74,7 @@ func ScanSlowly(folder, name string, gaps bool, pause func() error) (Stream, err
 		if err != nil {
 			return s, fmt.Errorf("read block %d of %s: %w", n, name, err)
 		}
-		b, err := newBlock(name, n, buf)
-		if err != nil {
-			return s, err
-		}
-		b.walk(w.take, func(h hole) {
+		newBlock(name, n, buf).walk(w.take, func(h hole) {
 			w.open = append(w.open, Hole{File: path, Offset: h.start, Bytes: h.end - h.start})
 		})
 		if err := pause(); err != nil {

@@ -147,11 +147,8 @@ func (t *Tail) open(block uint32) error {
 	if err != nil {
 		return err
 	}
-	if t.decode, err = newDecoder(t.stream, block); err != nil {
-		_ = file.Close()
-		return err
-	}
 	t.file, t.block, t.offset, t.partAt = file, block, 0, -1
+	t.decode = newDecoder(t.stream, block)
 	return nil
 }
 
