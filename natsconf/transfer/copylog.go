@@ -30,13 +30,10 @@ type copyLog struct {
 	assets []Asset
 	tails  map[string]*storefile.Tail
 	lives  map[string]time.Duration
-	at     map[string]copyMark
-	began  time.Time
-	first  int64
+	state  copyState // but for what frames counts
 	// without is the sequence of the newest note of a removal when the generation was begun: what it is about
 	// is not in there.
 	without uint64
-	missed  bool // as in copyState
 }
 
 // openLog goes on with a generation. It truncates the bytes after those that count. Its errors are
@@ -56,7 +53,7 @@ func (r *copyRun) openLog(s copyState) (*copyLog, error) {
 	if err == nil {
 		_, err = file.Seek(s.Bytes, io.SeekStart)
 	}
-	l := &copyLog{file: file, assets: r.c.Assets, at: s.At, began: s.Began, first: s.First, missed: s.Missed}
+	l := &copyLog{file: file, assets: r.c.Assets, state: s}
 	l.frames = &frameWriter{
 		w: file, box: r.folder.box, generation: s.Generation, number: s.Frames, written: s.Bytes,
 	}
@@ -80,7 +77,7 @@ func (l *copyLog) follow(ctx context.Context, c CopierConfig) error {
 		}
 		l.lives[a.Stream] = life
 		l.tails[a.Stream] = storefile.NewTail(embedded.StreamFolder(c.DataDir, a.Stream), a.Stream,
-			l.at[a.Stream].Sequence)
+			l.state.At[a.Stream].Sequence)
 	}
 	return nil
 }
@@ -92,7 +89,9 @@ func (r *copyRun) newLog(ctx context.Context, first bool) (_ *copyLog, err error
 	if err != nil {
 		return nil, err
 	}
-	l := &copyLog{file: file, assets: r.c.Assets, at: map[string]copyMark{}, began: time.Now()}
+	l := &copyLog{file: file, assets: r.c.Assets, state: copyState{
+		Generation: generation, Began: time.Now(), At: map[string]copyMark{},
+	}}
 	l.frames = &frameWriter{w: file, box: r.folder.box, generation: generation}
 	defer func() {
 		if err != nil {
@@ -125,7 +124,7 @@ func (r *copyRun) newLog(ctx context.Context, first bool) (_ *copyLog, err error
 	if err := l.file.Sync(); err != nil { // all at once with the first pass would hold that up
 		return nil, err
 	}
-	l.first = l.frames.written
+	l.state.First = l.frames.written
 	return l, l.follow(ctx, r.c)
 }
 
@@ -150,7 +149,7 @@ func (l *copyLog) everything(ctx context.Context, c *natsconf.Conn, a Asset, ski
 		began = time.Now()
 		return over
 	})
-	l.at[a.Stream] = mark
+	l.state.At[a.Stream] = mark
 	return err
 }
 
@@ -159,7 +158,7 @@ func (l *copyLog) everything(ctx context.Context, c *natsconf.Conn, a Asset, ski
 func (l *copyLog) pass(at time.Time, seen func(subject string)) (copyState, error) {
 	for _, a := range l.assets {
 		tail := l.tails[a.Stream]
-		mark := l.at[a.Stream]
+		mark := l.state.At[a.Stream]
 		err := tail.Read(func(m *storefile.Message) error {
 			mark = copyMark{m.Sequence, m.Time}
 			if a.Stream == noted {
@@ -170,10 +169,10 @@ func (l *copyLog) pass(at time.Time, seen func(subject string)) (copyState, erro
 		if err != nil {
 			return copyState{}, err
 		}
-		l.at[a.Stream] = mark
-		l.missed = tail.Missed() && a.replaces() || l.missed
+		l.state.At[a.Stream] = mark
+		l.state.Missed = tail.Missed() && a.replaces() || l.state.Missed
 	}
-	if l.frames.messages > 0 || l.frames.written == l.first {
+	if l.frames.messages > 0 || l.frames.written == l.state.First {
 		if err := l.frames.commit(at); err != nil {
 			return copyState{}, err
 		}
@@ -181,10 +180,9 @@ func (l *copyLog) pass(at time.Time, seen func(subject string)) (copyState, erro
 			return copyState{}, fmt.Errorf("sync the copy: %w", err)
 		}
 	}
-	return copyState{
-		Generation: l.frames.generation, Began: l.began, Bytes: l.frames.written, Frames: l.frames.number,
-		First: l.first, At: maps.Clone(l.at), Missed: l.missed,
-	}, nil
+	s := l.state
+	s.Bytes, s.Frames, s.At = l.frames.written, l.frames.number, maps.Clone(l.state.At)
+	return s, nil
 }
 
 func (l *copyLog) close() {

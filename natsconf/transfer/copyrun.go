@@ -210,7 +210,7 @@ func (r *copyRun) change(ctx context.Context, b builtCopy) error {
 		// What left the store while it was read is no reason for another one: a large store is read for
 		// longer than many messages live.
 		s, b.err = b.log.pass(at, func(string) {})
-		if s.Missed, b.log.missed = false, false; b.err == nil {
+		if s.Missed, b.log.state.Missed = false, false; b.err == nil {
 			note, b.err = r.newestRemoval(ctx)
 		}
 		again = note != nil && note.Sequence > b.log.without
