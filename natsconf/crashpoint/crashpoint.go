@@ -6,7 +6,7 @@
 // a real receiver.
 package crashpoint
 
-// The points, in the order in which a session passes them.
+// The points that every session passes, in that order.
 const (
 	BeforeCount    = "before-count" // the quota's counter
 	AfterCount     = "after-count"
@@ -62,25 +62,6 @@ const (
 	RekeyAdmitted = "rekey-admitted" // both keys open the store
 	RekeyAlone    = "rekey-alone"    // the new one alone does; accounts' secrets are not sealed anew yet
 )
-
-// All lists the points that every session passes.
-var All = []string{
-	BeforeCount, AfterCount, BeforeCreate, AfterCreate, BeforeRedeem, AfterRedeem, BeforeComplete,
-	AfterComplete, Taken, Connected,
-	BeforeClaim, AfterClaim, BeforeSend, AfterSend, Answered, BeforeResult, AfterResult, BeforeAck, AfterAck,
-}
-
-// Waiting lists the points that only a delivery passes whose next try is far off.
-var Waiting = []string{BeforeSchedule, AfterSchedule}
-
-// Keyed lists the points that only a start under an idempotency key passes.
-var Keyed = []string{BeforeReservation, AfterReservation}
-
-// Confirmed lists the points that only a session that is confirmed with a code passes.
-var Confirmed = []string{BeforeConfirm, AfterConfirm}
-
-// Moving lists the points that only a move passes.
-var Moving = []string{MovePage, MoveLeaving, MoveSealed, MoveCompared, MoveLeft}
 
 // hook is nil outside tests.
 var hook func(point string)
