@@ -56,8 +56,8 @@ func (c *Conn) Measure(r prometheus.Registerer) {
 			func() float64 { return one(c.Connected()) }),
 		gauge("verifyd_clock_skew_seconds", "How far this machine's clock is ahead of the store's time.",
 			func() float64 { return c.Clock.Skew().Seconds() }),
-		gauge("verifyd_store_failed", "1 since the embedded store failed to write to its disk, or lost what it "+
-			"held: this process uses it no more.", func() float64 { return one(c.Noticed() != nil) }),
+		gauge("verifyd_store_failed", "1 since the embedded store failed to write to its disk, or lost what "+
+			"it held: this process uses it no more.", func() float64 { return one(c.Noticed() != nil) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "verifyd_nats_reconnects_total", Help: "How often the connection to NATS came back.",
 		}, func() float64 { return float64(c.NC.Stats().Reconnects) }),

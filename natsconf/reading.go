@@ -135,7 +135,7 @@ type scan struct {
 	lastArrival time.Time // when something last came from it
 }
 
-// pages makes the reading, and hands on what it reads.
+// pages makes the reading, and calls do with each page of it.
 func (s *scan) pages(ctx context.Context, do func([]jetstream.Msg) error) error {
 	s.drop = func() {}
 	defer func() { s.drop() }()

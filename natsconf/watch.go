@@ -219,7 +219,8 @@ func (w *Watch) load(ctx context.Context) error {
 	}
 	slices.SortFunc(msgs, func(a, b jetstream.Msg) int { return cmp.Compare(sequenceOf(a), sequenceOf(b)) })
 	for _, m := range msgs {
-		if err := w.deliver(ctx, m.Headers(), Entry{w.key(m.Subject()), m.Data(), sequenceOf(m)}); err != nil {
+		e := Entry{w.key(m.Subject()), m.Data(), sequenceOf(m)}
+		if err := w.deliver(ctx, m.Headers(), e); err != nil {
 			return err
 		}
 	}
