@@ -77,6 +77,28 @@ func (a Asset) replacing() bool {
 	return a.config.MaxMsgsPerSubject == 1 && !a.config.DiscardNewPerSubject && !a.Counts()
 }
 
+// replaces reports whether a message of the asset whose life has ended may have replaced one whose life has
+// not: it is stored for a moment, so that the other one is removed.
+func (a Asset) replaces() bool { return a.replacing() && a.config.AllowMsgTTL }
+
+// withoutReplaced leaves out the messages that others of the same page replace: a server refuses a batch that
+// removes what it brings.
+func (a Asset) withoutReplaced(items []Item) []Item {
+	if !a.replacing() {
+		return items
+	}
+	taken := map[string]bool{} // subjects on which nothing older stays
+	var stay []Item
+	for _, it := range slices.Backward(items) {
+		if !taken[it.Subject] {
+			stay = append(stay, it)
+		}
+		taken[it.Subject] = true
+	}
+	slices.Reverse(stay)
+	return stay
+}
+
 // Counts reports whether the stream holds counters, which go on counting while it is carried: it cannot be
 // sealed.
 func (a Asset) Counts() bool { return a.config.AllowMsgCounter }

@@ -229,9 +229,6 @@ func (f *File) Restore(ctx context.Context, c *natsconf.Conn, assets []Asset, sk
 	})
 }
 
-// pageItems is how many items are handed on at once.
-const pageItems = 1024
-
 // each reads the whole backup: page gets each asset's items, at least once for each asset, and end gets their
 // count and digest, once these were found to be true.
 func (f *File) each(key secretbox.Key, page func(asset string, items []Item) error, end func(ending)) error {
