@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -184,7 +183,7 @@ func readWitness(dataDir string) (*witness, error) {
 		return nil, fmt.Errorf("read the store's witness: %w", err)
 	}
 	sum, text, _ := bytes.Cut(b, []byte("\n"))
-	if want := sha256.Sum256(text); hex.EncodeToString(want[:]) != string(sum) {
+	if string(sum) != digest(text) {
 		return nil, fmt.Errorf("%w: %s is damaged", errNoWitness, WitnessFile)
 	}
 	var w witness
@@ -200,8 +199,7 @@ func (f *files) writeWitness(w *witness) error {
 	if err != nil {
 		return fmt.Errorf("encode the store's witness: %w", err)
 	}
-	sum := sha256.Sum256(text)
-	b := append([]byte(hex.EncodeToString(sum[:])+"\n"), text...)
+	b := append([]byte(digest(text)+"\n"), text...)
 	f.witnessing.Lock()
 	defer f.witnessing.Unlock()
 	if err := storefile.Replace(filepath.Join(f.dataDir, WitnessFile), b); err != nil {
@@ -209,6 +207,8 @@ func (f *files) writeWitness(w *witness) error {
 	}
 	return nil
 }
+
+func digest(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) }
 
 // marksOf returns what the server holds now.
 func marksOf(ns *server.Server) ([]mark, error) {

@@ -3,8 +3,8 @@ package storefile
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -32,8 +32,7 @@ func ConsumerDigest(folder, consumer string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:]), nil
+	return fmt.Sprintf("%x", sha256.Sum256(b)), nil
 }
 
 // consumerMagic and consumerVersion begin the file.

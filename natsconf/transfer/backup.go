@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -153,10 +152,7 @@ func backUp(ctx context.Context, c *natsconf.Conn, a Asset, skip Skip, lines *js
 }
 
 // nameOf binds the chunks to their header: a header that was changed opens none.
-func nameOf(first []byte) string {
-	sum := sha256.Sum256(first)
-	return hex.EncodeToString(sum[:])
-}
+func nameOf(first []byte) string { return fmt.Sprintf("%x", sha256.Sum256(first)) }
 
 // File is a backup to be read.
 type File struct {
