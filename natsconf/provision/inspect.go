@@ -32,6 +32,8 @@ const (
 
 // Inspection is what a server reports about itself and about verifyd's assets on it.
 type Inspection struct {
+	jetstream.AccountLimits // what the account allows; -1: no limit
+
 	Version string // of the server that answered
 	Cluster string // its name; empty for a single server
 	Servers int    // of the cluster, as far as the client knows them
@@ -43,14 +45,8 @@ type Inspection struct {
 	Skew      time.Duration
 	SkewKnown bool
 	Used      uint64 // bytes of file storage in the account
-	Limit     int64  // its limit; -1 for none
-	// What else the server and the account allow; counts of -1 mean that there is no limit.
-	MaxPayload        int64 // bytes of one message
-	MaxStreams        int
-	MaxConsumers      int
-	MaxAckPending     int
-	MaxStreamBytes    int64 // of one stream; 0 or -1: no limit
-	StreamsNeedLimits bool  // streams without a size limit are refused
+	// MaxPayload is what the server takes as one message, in bytes.
+	MaxPayload int64
 
 	// KeptFor is how long StreamCompletions keeps outcomes; 0 if there is no such stream yet. MayUpdate: a
 	// service with this credential makes it keep them for as long as its own settings say.
@@ -66,7 +62,7 @@ func (e Ensurer) Inspect(ctx context.Context) (Inspection, error) {
 	nc := e.Conn.NC
 	in := Inspection{
 		Version: nc.ConnectedServerVersion(), Cluster: nc.ConnectedClusterName(),
-		URL: nc.ConnectedUrlRedacted(), Limit: -1, Servers: len(nc.Servers()),
+		URL: nc.ConnectedUrlRedacted(), Servers: len(nc.Servers()),
 	}
 	_, notTLS := nc.TLSConnectionState()
 	in.TLS = notTLS == nil
@@ -78,11 +74,7 @@ func (e Ensurer) Inspect(ctx context.Context) (Inspection, error) {
 	if err != nil {
 		return in, fmt.Errorf("ask for the account: %w", err)
 	}
-	in.Used, in.Limit = info.Store, info.Limits.MaxStore
-	in.MaxPayload, in.MaxStreams, in.MaxConsumers = nc.MaxPayload(), info.Limits.MaxStreams,
-		info.Limits.MaxConsumers
-	in.MaxAckPending, in.MaxStreamBytes, in.StreamsNeedLimits = info.Limits.MaxAckPending,
-		info.Limits.StoreMaxStreamBytes, info.Limits.MaxBytesRequired
+	in.Used, in.AccountLimits, in.MaxPayload = info.Store, info.Limits, nc.MaxPayload()
 	if info.API.Level < minAPILevel {
 		return in, &VersionError{Version: in.Version}
 	}

@@ -167,14 +167,14 @@ func checkLimits(s *Survey, in provision.Inspection, c config.Config) {
 			"%d of them: that many deliveries to receivers that do not answer would stop all others",
 			in.MaxAckPending)
 	}
-	if in.StreamsNeedLimits {
+	if in.MaxBytesRequired {
 		s.err("limits", "let the account have streams without a size limit",
 			"the account demands a size limit of each stream; verifyd bounds its streams by age")
 	}
-	if in.MaxStreamBytes > 0 {
+	if in.StoreMaxStreamBytes > 0 {
 		s.Warn("limits", "remove it, or watch the sizes that verifyd status shows",
 			"one stream may have %d MiB: beyond that it loses its oldest messages, or accepts no new ones",
-			in.MaxStreamBytes>>20)
+			in.StoreMaxStreamBytes>>20)
 	}
 	if len(s.findings) == before {
 		s.ok("limits", "the server allows what is needed")
@@ -203,7 +203,7 @@ func checkClock(s *Survey, in provision.Inspection, _ config.Config) {
 
 func checkStoreRoom(s *Survey, in provision.Inspection, c config.Config) {
 	switch {
-	case in.Limit > 0:
+	case in.MaxStore > 0:
 	case c.Store.NATSURL == "":
 		s.ok("store", "%d MiB used", in.Used>>20) // the process that runs the store keeps its limit
 		return
@@ -214,13 +214,13 @@ func checkStoreRoom(s *Survey, in provision.Inspection, c config.Config) {
 				"kept for open sessions", in.Used>>20)
 		return
 	}
-	share := float64(in.Used) / float64(in.Limit)
+	share := float64(in.Used) / float64(in.MaxStore)
 	if share >= FullWarning {
 		s.Warn("store", "raise the limit, or lower VERIFYD_KEEP_RESULTS; from 90 % on no new session "+
-			"is accepted", "%.0f %% of %d MiB are used", 100*share, in.Limit>>20)
+			"is accepted", "%.0f %% of %d MiB are used", 100*share, in.MaxStore>>20)
 		return
 	}
-	s.ok("store", "%d of %d MiB used", in.Used>>20, in.Limit>>20)
+	s.ok("store", "%d of %d MiB used", in.Used>>20, in.MaxStore>>20)
 }
 
 // checkServers checks whether there are as many servers as a start would give copies to a stream.

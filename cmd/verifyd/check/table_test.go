@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
@@ -20,7 +21,9 @@ import (
 func TestServeRefusesWhatCheckCallsAnError(t *testing.T) {
 	t.Parallel()
 	well := provision.Inspection{
-		MaxPayload: 1 << 20, MaxStreams: -1, MaxConsumers: -1, MaxAckPending: -1, Limit: 1 << 30,
+		MaxPayload: 1 << 20, AccountLimits: jetstream.AccountLimits{
+			MaxStreams: -1, MaxConsumers: -1, MaxAckPending: -1, MaxStore: 1 << 30,
+		},
 		SkewKnown: true,
 		Streams:   []provision.StreamHealth{{Name: "EVENTS", Leader: "n1", Copies: 3, Current: 3}},
 	}
@@ -34,27 +37,27 @@ func TestServeRefusesWhatCheckCallsAnError(t *testing.T) {
 		"few streams":    {func(in *provision.Inspection) { in.MaxStreams = 3 }, "limits", LevelError},
 		"few consumers":  {func(in *provision.Inspection) { in.MaxConsumers = 3 }, "limits", LevelError},
 		"bytes required": {
-			func(in *provision.Inspection) { in.StreamsNeedLimits = true }, "limits", LevelError,
+			func(in *provision.Inspection) { in.MaxBytesRequired = true }, "limits", LevelError,
 		},
 		"bounded ack wait": {
 			func(in *provision.Inspection) { in.MaxAckPending = 1000 }, "limits", LevelWarning,
 		},
 		"bounded streams": {
-			func(in *provision.Inspection) { in.MaxStreamBytes = 1 << 30 }, "limits", LevelWarning,
+			func(in *provision.Inspection) { in.StoreMaxStreamBytes = 1 << 30 }, "limits", LevelWarning,
 		},
 		"clock far off": {
 			func(in *provision.Inspection) { in.Skew = -6 * time.Second }, "clock", LevelError,
 		},
 		"clock a bit off": {func(in *provision.Inspection) { in.Skew = time.Second }, "clock", LevelWarning},
 		"nearly full store": {
-			func(in *provision.Inspection) { in.Used, in.Limit = 85, 100 }, "store", LevelWarning,
+			func(in *provision.Inspection) { in.Used, in.MaxStore = 85, 100 }, "store", LevelWarning,
 		},
 		"copies are current": {func(*provision.Inspection) {}, "replicas", LevelOK},
 		"a copy is away": {func(in *provision.Inspection) {
 			in.Streams = []provision.StreamHealth{{Name: "EVENTS", Leader: "n1", Copies: 3, Current: 2}}
 		}, "replicas", LevelWarning},
 		"bounded store":   {func(*provision.Inspection) {}, "store", LevelOK},
-		"unbounded store": {func(in *provision.Inspection) { in.Limit = -1 }, "store", LevelWarning},
+		"unbounded store": {func(in *provision.Inspection) { in.MaxStore = -1 }, "store", LevelWarning},
 	} {
 		in := well
 		row.change(&in)
