@@ -125,7 +125,7 @@ func Open(o Options) (*Server, error) {
 	var secret [24]byte
 	_, _ = rand.Read(secret[:])
 	e := &Server{
-		files:      files{dataDir: o.DataDir, sync: o.Sync, log: o.Log},
+		files:      files{dataDir: o.DataDir, sync: o.Sync, log: o.Log, keep: map[string]time.Duration{}},
 		storeBytes: o.StoreBytes,
 		lock:       lock,
 		port:       server.RANDOM_PORT,

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
@@ -168,9 +167,6 @@ func (f *files) setAside(fl flaw) error {
 		// messages again finds what became of them.
 		return storefile.SetConsumer(folder, fl.consumer, storefile.Position{})
 	case fl.consumer == "":
-		if f.keep == nil {
-			f.keep = map[string]time.Duration{}
-		}
 		f.keep[fl.stream] = fl.keep
 	}
 	return storefile.SetSettingsAside(folder, fl.consumer, keep)
