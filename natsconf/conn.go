@@ -135,14 +135,11 @@ func (c *Conn) dial(ctx context.Context, o ConnectOptions) error {
 			looks.Go(func() { c.Servers.Look(looking); <-look })
 		default:
 		}
-		select {
-		case <-ctx.Done():
+		if over := wait.Pause(ctx, reconnectWait); over != nil {
 			if reasons := c.Servers.Unusable(); reasons != nil {
 				err = reasons
 			}
-			return fmt.Errorf("connect to NATS at %s: %w (last: %w)", redactURL(o.URL), ctx.Err(),
-				hideURL(err))
-		case <-time.After(reconnectWait):
+			return fmt.Errorf("connect to NATS at %s: %w (last: %w)", redactURL(o.URL), over, hideURL(err))
 		}
 	}
 }
