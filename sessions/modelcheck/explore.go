@@ -2,13 +2,11 @@ package modelcheck
 
 import (
 	"fmt"
-	"hash/maphash"
-	"runtime"
-	"sync"
+	"slices"
 	"time"
 )
 
-// Model is a protocol and its world. Its functions are pure and are called concurrently.
+// Model is a protocol and its world. Its functions are pure.
 type Model[S comparable] struct {
 	Initial []S
 	// Steps calls yield with each step that may follow a state. Steps that lead back to the state may be left
@@ -54,30 +52,25 @@ func (r Report) String() string {
 // noEnd is what does not hold where no end is reachable.
 const noEnd = "no end is reachable any more"
 
-// batch is how many states are expanded before what they lead to is stored.
-const batch = 1 << 15
+// ref refers to a state, by its index.
+type ref uint32
 
-// explorer is one exploration.
+// none is no state.
+const none = ^ref(0)
+
+// edge is a step that is certain to happen.
+type edge struct{ from, to ref }
+
+// explorer is one exploration. A state is stored completely, so that two states are never confused.
 type explorer[S comparable] struct {
 	Model[S]
 
-	seed   maphash.Seed
-	shards []shard[S]
-	chunks []chunk[S]
-	cut    []ref // states that were not expanded
-	report Report
-}
-
-// chunk is what one goroutine found of a batch, by the shard that it goes to.
-type chunk[S comparable] struct {
-	found [][]arrival[S]
-	steps int
-}
-
-type arrival[S comparable] struct {
-	state  S
-	from   ref
-	chance bool
+	known    map[S]ref
+	states   []S   // that were reached, in the order in which that was: those that are nearest first
+	parents  []ref // from which each was reached first
+	expanded ref   // the first state of which the steps were not followed
+	certain  []edge
+	report   Report
 }
 
 // Explore visits the states of a model. It ends with the first level in which something does not hold.
@@ -86,102 +79,96 @@ func Explore[S comparable](m Model[S], o Options) Report {
 	if m.Fold == nil {
 		m.Fold = func(s S) S { return s }
 	}
-	e := &explorer[S]{Model: m, seed: maphash.MakeSeed(), shards: make([]shard[S], shardCount)}
-	e.chunks = make([]chunk[S], runtime.GOMAXPROCS(0))
+	e := &explorer[S]{Model: m, known: map[S]ref{}}
 	for _, s := range m.Initial {
-		e.insert(arrival[S]{state: m.Fold(s), from: none})
+		e.reach(m.Fold(s), none)
 	}
 	e.run(o)
 	e.report.Took = time.Since(began)
 	return e.report
 }
 
+// run expands one level after another: the states that as many steps lead to.
 func (e *explorer[S]) run(o Options) {
-	for level := e.level(); ; level = e.level() {
-		if broken, at := e.broken(level); broken != "" {
+	for e.expanded < e.next() {
+		if broken, at := e.broken(); broken != "" {
 			e.fail(broken, at)
 			return
 		}
-		if e.report.States += len(level); len(level) == 0 {
-			break
-		}
+		e.report.States = len(e.states)
 		if o.Depth > 0 && e.report.Depth >= o.Depth || o.States > 0 && e.report.States >= o.States {
 			e.report.Cut = true
-			e.cut = level
 			break
 		}
-		for len(level) > 0 {
-			n := min(batch, len(level))
-			e.expand(level[:n])
-			e.store()
-			level = level[n:]
+		end := e.next()
+		for ; e.expanded < end; e.expanded++ {
+			e.expand(e.expanded)
 		}
-		if e.grown() {
+		if e.next() > end {
 			e.report.Depth++
 		}
 	}
-	if at, stuck := e.stuck(); stuck {
-		e.fail(noEnd, at)
+	if at := slices.Index(e.ends(), false); at >= 0 {
+		e.fail(noEnd, ref(at)) //nolint:gosec // as in next
 	}
 }
 
-// broken returns the first thing, by its name, that does not hold in a state of a level: the order of the
-// states is another one in each run.
-func (e *explorer[S]) broken(level []ref) (first string, where ref) {
-	for _, at := range level {
-		if b := e.Broken(e.state(at)); b != "" && (first == "" || b < first) {
+// next returns what the next new state is referred to by.
+func (e *explorer[S]) next() ref {
+	return ref(len(e.states)) //nolint:gosec // 2^32 states would not fit into memory
+}
+
+// reach returns a state, and stores it if it is new.
+func (e *explorer[S]) reach(s S, from ref) ref {
+	at, known := e.known[s]
+	if !known {
+		at = e.next()
+		e.known[s] = at
+		e.states, e.parents = append(e.states, s), append(e.parents, from)
+	}
+	return at
+}
+
+// expand reaches the successors of a state.
+func (e *explorer[S]) expand(at ref) {
+	s := e.states[at]
+	e.Steps(s, func(event Event, to S) {
+		e.report.Steps++
+		if to = e.Fold(to); to == s {
+			return
+		}
+		if next := e.reach(to, at); !event.Chance {
+			e.certain = append(e.certain, edge{at, next})
+		}
+	})
+}
+
+// broken returns the first thing, by its name, that does not hold in a state of the newest level.
+func (e *explorer[S]) broken() (first string, where ref) {
+	for at := e.expanded; at < e.next(); at++ {
+		if b := e.Broken(e.states[at]); b != "" && (first == "" || b < first) {
 			first, where = b, at
 		}
 	}
 	return first, where
 }
 
-// expand finds the successors of some states.
-func (e *explorer[S]) expand(states []ref) {
-	var all sync.WaitGroup
-	share := (len(states) + len(e.chunks) - 1) / len(e.chunks)
-	for i := range e.chunks {
-		all.Go(func() {
-			c := &e.chunks[i]
-			if c.found == nil {
-				c.found = make([][]arrival[S], shardCount)
-			}
-			first := min(i*share, len(states))
-			for _, at := range states[first:min(first+share, len(states))] {
-				s := e.state(at)
-				e.Steps(s, func(event Event, to S) {
-					c.steps++
-					if to = e.Fold(to); to != s {
-						k := e.shardOf(to)
-						c.found[k] = append(c.found[k], arrival[S]{to, at, event.Chance})
-					}
-				})
-			}
-		})
+// ends returns from which states an end is reachable. It goes through the steps from the last to the first,
+// until a round changes nothing: most lead to a later level, so that few rounds are enough.
+func (e *explorer[S]) ends() []bool {
+	ends := make([]bool, len(e.states))
+	for i, s := range e.states {
+		ends[i] = i >= int(e.expanded) || e.Ended(s)
 	}
-	all.Wait()
-}
-
-// store stores the successors, each shard separately, in an order that does not depend on goroutines.
-func (e *explorer[S]) store() {
-	var all sync.WaitGroup
-	for g := range len(e.chunks) {
-		all.Go(func() {
-			for k := g; k < shardCount; k += len(e.chunks) {
-				for i := range e.chunks {
-					for _, a := range e.chunks[i].found[k] {
-						e.shards[k].insert(e.seed, k, a)
-					}
-					e.chunks[i].found[k] = e.chunks[i].found[k][:0]
-				}
+	for changed := true; changed; {
+		changed = false
+		for _, step := range slices.Backward(e.certain) {
+			if !ends[step.from] && ends[step.to] {
+				ends[step.from], changed = true, true
 			}
-		})
+		}
 	}
-	all.Wait()
-	for i := range e.chunks {
-		e.report.Steps += e.chunks[i].steps
-		e.chunks[i].steps = 0
-	}
+	return ends
 }
 
 // fail reports the violation in a state, with the trace to it.
@@ -193,21 +180,19 @@ func (e *explorer[S]) fail(broken string, at ref) {
 // trace returns the steps to a state. It follows the unfolded states, so that an actor has the same name in
 // every step.
 func (e *explorer[S]) trace(at ref) (events []Event) {
-	var way []ref
-	for ; at != none; at = e.shards[at%shardCount].parents[at/shardCount] {
-		way = append(way, at)
+	var way []S
+	for ; at != none; at = e.parents[at] {
+		way = append(way, e.states[at])
 	}
 	var now S
-	first := e.state(way[len(way)-1])
 	for _, s := range e.Initial {
-		if e.Fold(s) == first {
+		if e.Fold(s) == way[len(way)-1] {
 			now = s
 			break
 		}
 	}
-	for i := len(way) - 2; i >= 0; i-- {
-		next, found := e.state(way[i]), false
-		from := now
+	for _, next := range slices.Backward(way[:len(way)-1]) {
+		from, found := now, false
 		e.Steps(from, func(event Event, to S) {
 			if !found && e.Fold(to) == next {
 				events, now, found = append(events, event), to, true
