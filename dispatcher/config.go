@@ -2,7 +2,6 @@ package dispatcher
 
 import (
 	"cmp"
-	"context"
 	crypto "crypto/rand"
 	"errors"
 	"fmt"
@@ -36,23 +35,6 @@ type Secrets interface {
 	SigningSecrets(account string) ([]string, bool)
 }
 
-// Pauses knows the last pause of a receiver host, by host and port; a *pauses.Mirror.
-type Pauses interface {
-	Of(host string) (pauses.Pause, bool)
-	Changed() <-chan struct{} // closed at the next change
-}
-
-// Listeners are developers' own machines, where callbacks of test sessions go while a developer listens
-// there; a *devtunnel.Relay.
-type Listeners interface {
-	// Find returns the listener of a key, and sends nothing of a callback. devtunnel.ErrNoListener: there is
-	// none.
-	Find(ctx context.Context, key string) (listener string, err error)
-	// Hand hands a callback over and waits for its end. devtunnel.ErrNoListener: nothing was sent; any other
-	// error: it may have been.
-	Hand(ctx context.Context, key, listener string, c devtunnel.Callback) (devtunnel.Answer, error)
-}
-
 // Config is what a Dispatcher needs. Zero durations and counts get their defaults.
 type Config struct {
 	Conn     *natsconf.Conn
@@ -61,9 +43,10 @@ type Config struct {
 	Client   *callback.Client
 	Policy   *urlpolicy.Policy
 	// Pauses knows which receiver hosts an operator has paused; none when nil.
-	Pauses Pauses
-	// Listeners are where callbacks of test sessions go instead, while a developer listens; none when nil.
-	Listeners Listeners
+	Pauses *pauses.Mirror
+	// Listeners are developers' own machines, where callbacks of test sessions go instead, while a developer
+	// listens there; none when nil.
+	Listeners *devtunnel.Relay
 	Log       zerolog.Logger
 	Metrics   prometheus.Registerer // none when nil
 	Tracer    trace.Tracer          // nothing is traced when nil
