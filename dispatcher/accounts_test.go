@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -295,7 +294,7 @@ func TestManyNamesAtOneAddress(t *testing.T) {
 	config, registry := h.patient()
 	config.Connections = 1
 	config.Client = callback.New(callback.Config{
-		RootCAs: h.ca.Pool(), Policy: h.policy, Timeout: isolationTimeout, DialTimeout: 10 * time.Second,
+		RootCAs: h.ca.Pool(), Policy: h.policy, Timeout: isolationTimeout,
 		UserAgent: "verifyd/test",
 		Resolver:  wildcard(t, [4]byte{127, 0, 9, 1}),
 	})

@@ -30,11 +30,10 @@ type Config struct {
 	VerifyReceiver, VerifyProxy func(tls.ConnectionState) error
 	// Policy decides where callbacks may go; nil means public addresses only, on every port.
 	Policy *urlpolicy.Policy
-	// Timeout bounds a whole attempt: the dial, if there was one, the write, and the answer. Default 10 s.
+	// Timeout bounds a whole attempt: the dial, if there was one, the write, and the answer. The dial, which is
+	// DNS, connect (with the whole exchange with an egress proxy) and TLS, gets half of it, the receiver the
+	// other half. Default 10 s.
 	Timeout time.Duration
-	// DialTimeout bounds the sum of DNS, connect (with the whole exchange with an egress proxy) and TLS. The
-	// default and the maximum are half of Timeout: the receiver gets the other half.
-	DialTimeout time.Duration
 	// UserAgent is the User-Agent field, "verifyd/VERSION". Default "verifyd".
 	UserAgent string
 	// Resolver provides the Dial and StrictErrors of the name resolution, for instance to use your own name
@@ -55,9 +54,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Timeout <= 0 {
 		c.Timeout = defaultTimeout
-	}
-	if c.DialTimeout <= 0 || c.DialTimeout > c.Timeout/2 {
-		c.DialTimeout = c.Timeout / 2
 	}
 	if c.UserAgent == "" {
 		c.UserAgent = defaultUserAgent

@@ -46,7 +46,7 @@ var ErrAddressBusy = errors.New("no connection became free in time")
 // connection, and must be called.
 func (c *Client) DialAdmitted(ctx context.Context, u urlpolicy.URL,
 	admit Admit) (cn *Conn, leave func(), err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.config.DialTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.dialTimeout())
 	defer cancel()
 	d := dial{client: c, url: u, admit: admit, watch: startWatch()}
 	cn, notSent := d.run(ctx)
@@ -55,6 +55,9 @@ func (c *Client) DialAdmitted(ctx context.Context, u urlpolicy.URL,
 	}
 	return cn, d.leave, nil
 }
+
+// dialTimeout bounds a whole dial.
+func (c *Client) dialTimeout() time.Duration { return c.config.Timeout / 2 }
 
 // dial is one call of Dial and what it has learnt.
 type dial struct {
@@ -80,7 +83,7 @@ func (d *dial) run(ctx context.Context) (*Conn, *NotSent) {
 		d.timing.Connect += d.watch.step()
 		if err != nil {
 			if refused == nil {
-				class, reason := connectReason(err, d.url.Host(), d.client.config.DialTimeout)
+				class, reason := connectReason(err, d.url.Host(), d.client.dialTimeout())
 				refused = d.notSent(class, reason, err)
 			}
 			break
