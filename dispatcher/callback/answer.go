@@ -202,7 +202,7 @@ func (r *reader) readRest(a *Answer) {
 	a.RetryAfter = retryAfter(response.Header)
 	r.limit.N = maxBodyBytes
 	body, whole := readBody(response.Body)
-	a.Body = strings.ToValidUTF8(string(body[:min(len(body), maxKeptBytes)]), "\uFFFD")
+	a.Body = PrintableBody(string(body))
 	r.trailing = whole && again.Buffered()+r.buf.Buffered() > 0
 	a.Reusable = whole && !r.trailing && !response.Close && response.ProtoAtLeast(1, 1)
 }

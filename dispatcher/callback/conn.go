@@ -32,9 +32,6 @@ type Conn struct {
 	asked       bool          // the receiver has asked for a client certificate
 }
 
-// Timing returns the times of the dial.
-func (cn *Conn) Timing() facts.Timing { return cn.timing }
-
 // Address returns the receiver's address that was dialled, ip:port, by us or by the egress proxy.
 func (cn *Conn) Address() string { return cn.address }
 

@@ -34,10 +34,7 @@ func ClassifyStatus(status int) Answer {
 	return answerOf(status)
 }
 
-// Printable bounds a sentence that comes from outside and makes it safe for terminals and logs.
-func Printable(s string) string { return printable(s) }
-
-// PrintableBody bounds the beginning of an answer that comes from outside.
+// PrintableBody bounds the beginning of an answer, and makes it valid UTF-8.
 func PrintableBody(s string) string {
 	return strings.ToValidUTF8(s[:min(len(s), maxKeptBytes)], "\uFFFD")
 }

@@ -187,7 +187,7 @@ func tlsReason(err error, who, host string) string {
 	case isEnd(err):
 		return who + " closed the connection during the TLS handshake"
 	}
-	return "the TLS handshake with " + who + " failed: " + strings.TrimPrefix(printable(err.Error()), "tls: ")
+	return "the TLS handshake with " + who + " failed: " + strings.TrimPrefix(Printable(err.Error()), "tls: ")
 }
 
 // certificateReason returns what is wrong with a certificate; empty if err is about something else.
@@ -207,7 +207,7 @@ func certificateReason(err error, who, host string) string {
 		return who + "'s certificate is not signed by an authority that is trusted here"
 	case errors.As(err, &invalid), errors.As(err, &verify):
 		return who + "'s certificate does not verify: " +
-			strings.TrimPrefix(printable(unwrapVerify(err).Error()), "x509: ")
+			strings.TrimPrefix(Printable(unwrapVerify(err).Error()), "x509: ")
 	}
 	return ""
 }
@@ -232,7 +232,7 @@ func namesOf(cert *x509.Certificate) string {
 	const limit = 3
 	var names []string
 	for _, name := range cert.DNSNames {
-		names = append(names, printable(name))
+		names = append(names, Printable(name))
 	}
 	for _, ip := range cert.IPAddresses {
 		names = append(names, ip.String())
@@ -246,8 +246,8 @@ func namesOf(cert *x509.Certificate) string {
 	return strings.Join(names, ", ")
 }
 
-// printable bounds text that a receiver chose and keeps terminals and log readers safe from it.
-func printable(s string) string {
+// Printable bounds text that comes from outside and keeps terminals and log readers safe from it.
+func Printable(s string) string {
 	const limit = 255 // longer than any host name
 	s = s[:min(len(s), limit)]
 	return strings.Map(func(r rune) rune {

@@ -86,8 +86,8 @@ func (p *Policy) literal(ip netip.Addr) (string, netip.Addr, error) {
 		return "", netip.Addr{},
 			fault(CodeAddress, "the operator of this service refuses callbacks to %s", ip)
 	}
-	// checkIP and not CheckAddr: the port has been judged, and its fault has a code of its own.
-	if p.checkIP(ip) != nil {
+	// CheckIP and not CheckAddr: the port has been judged, and its fault has a code of its own.
+	if p.CheckIP(ip) != nil {
 		return "", netip.Addr{},
 			fault(CodeAddress, "%s is %s; callbacks go to public addresses only", ip, kindOf(ip))
 	}

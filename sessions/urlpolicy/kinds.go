@@ -6,7 +6,7 @@ import "net/netip"
 // every virtual machine there. No registry lists it, so the guardian does not know it.
 var azureWireServer = netip.MustParsePrefix("168.63.129.16/32")
 
-// kinds returns words for refused addresses; the guardian and checkIP decide, this table only explains. The
+// kinds returns words for refused addresses; the guardian and CheckIP decide, this table only explains. The
 // first entry that contains the address names it, so a narrower range comes before the wider one around it.
 var kinds = []struct {
 	prefix netip.Prefix

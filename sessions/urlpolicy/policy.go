@@ -50,11 +50,8 @@ func (p *Policy) CheckAddr(ap netip.AddrPort) error {
 	if err := p.checkPort(ap.Port()); err != nil {
 		return err
 	}
-	return p.checkIP(ap.Addr())
+	return p.CheckIP(ap.Addr())
 }
-
-// CheckIP is CheckAddr whatever the port.
-func (p *Policy) CheckIP(ip netip.Addr) error { return p.checkIP(ip) }
 
 // Control is the net.Dialer.Control that lets only permitted addresses through. It runs after DNS, once for
 // each address, on the socket that is about to connect: no name can be resolved again between the check and
@@ -81,7 +78,8 @@ func (p *Policy) checkPort(port uint16) error {
 	return nil
 }
 
-func (p *Policy) checkIP(ip netip.Addr) error {
+// CheckIP is CheckAddr whatever the port.
+func (p *Policy) CheckIP(ip netip.Addr) error {
 	switch {
 	case !ip.IsValid():
 		return fmt.Errorf("%w: no address", ErrRefusedAddress)
