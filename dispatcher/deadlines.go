@@ -20,18 +20,12 @@ const startGrace = 2 * time.Minute
 
 func (d *shared) beginGrace() { d.since.Store(d.now().UnixMilli()) }
 
-// grace is the actor that begins the grace again when the connection to the store has come back.
-type grace struct{ d *shared }
-
-// String names the actor in the supervisor's log.
-func (g *grace) String() string { return "dispatcher grace" }
-
-// Serve runs until ctx ends.
-func (g *grace) Serve(ctx context.Context) error {
+// renewGrace begins the grace again when the connection to the store has come back, until ctx ends.
+func (d *shared) renewGrace(ctx context.Context) error {
 	for {
 		select {
-		case <-g.d.c.Conn.Back():
-			g.d.beginGrace()
+		case <-d.c.Conn.Back():
+			d.beginGrace()
 		case <-ctx.Done():
 			return ctx.Err()
 		}

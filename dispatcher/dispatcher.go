@@ -71,17 +71,29 @@ func (d *Dispatcher) Serve(ctx context.Context) error {
 	defer d.destinations.close()
 	supervisor.Add(d.held)
 	supervisor.Add(d.meter)
-	supervisor.Add(&rescheduler{d: d.shared})
 	supervisor.Add(d.reconciler)
-	supervisor.Add(&grace{d: d.shared})
+	supervisor.Add(actor{"dispatcher rescheduler", d.reschedule})
+	supervisor.Add(actor{"dispatcher grace", d.renewGrace})
 	if d.c.Pauses != nil {
-		supervisor.Add(&pauser{r: d.destinations})
+		supervisor.Add(actor{"dispatcher pauser", d.destinations.followPauses})
 	}
 	for _, from := range topology.DispatcherConsumers() {
 		supervisor.Add(&fetcher{d: d.shared, destinations: d.destinations, from: from})
 	}
 	return supervisor.Serve(ctx)
 }
+
+// actor is an actor that has nothing of its own.
+type actor struct {
+	name  string
+	serve func(context.Context) error
+}
+
+// String names the actor in the supervisor's log.
+func (a actor) String() string { return a.name }
+
+// Serve runs until ctx ends.
+func (a actor) Serve(ctx context.Context) error { return a.serve(ctx) }
 
 // abortable returns the context for work that was begun under ctx: it ends DrainTimeout after ctx does.
 func (d *Dispatcher) abortable(ctx context.Context) (context.Context, context.CancelFunc) {

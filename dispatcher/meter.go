@@ -66,32 +66,26 @@ const (
 	overdueBy = 30 * time.Second
 )
 
-// rescheduler is the actor that reschedules what JetStream has forgotten: without it, such a delivery would
-// wait for a restart of the server.
-type rescheduler struct{ d *shared }
-
-// String names the actor in the supervisor's log.
-func (rs *rescheduler) String() string { return "dispatcher rescheduler" }
-
-// Serve reschedules until ctx ends.
-func (rs *rescheduler) Serve(ctx context.Context) error {
-	return repeat(ctx, rescheduleEvery, rs.rescheduleOnce)
+// reschedule reschedules what JetStream has forgotten, until ctx ends: without it, such a delivery would wait
+// for a restart of the server.
+func (d *shared) reschedule(ctx context.Context) error {
+	return repeat(ctx, rescheduleEvery, d.rescheduleOnce)
 }
 
 // rescheduleOnce stores overdue schedules again. A retry is a hint: one that comes twice changes nothing.
 // Each keeps its instant, which has passed: none is put off.
-func (rs *rescheduler) rescheduleOnce(ctx context.Context) {
-	if rs.d.c.Conn.Clock.Judge(ctx) != nil {
+func (d *shared) rescheduleOnce(ctx context.Context) {
+	if d.c.Conn.Clock.Judge(ctx) != nil {
 		return // the clock's keeper logs why, or the meter that JetStream does not answer
 	}
-	overdue, err := rs.d.c.Sessions.Overdue(ctx, overdueBy)
+	overdue, err := d.c.Sessions.Overdue(ctx, overdueBy)
 	if err != nil {
 		return // the meter logs that JetStream does not answer
 	}
 	for _, r := range overdue {
 		if r.Since.IsZero() { // it could not be read
-			r.At = rs.d.c.Now()
-			c, err := rs.d.c.Sessions.Completion(ctx, r.Session)
+			r.At = d.c.Now()
+			c, err := d.c.Sessions.Completion(ctx, r.Session)
 			if errors.Is(err, natsconf.ErrUnavailable) {
 				return
 			}
@@ -101,12 +95,12 @@ func (rs *rescheduler) rescheduleOnce(ctx context.Context) {
 				r.Since = r.At
 			}
 		}
-		if err := rs.d.c.Sessions.Schedule(ctx, r); err != nil {
-			rs.d.c.Log.Warn().Err(err).Int("overdue", len(overdue)).
+		if err := d.c.Sessions.Schedule(ctx, r); err != nil {
+			d.c.Log.Warn().Err(err).Int("overdue", len(overdue)).
 				Msg("overdue retries cannot be stored anew")
 			return
 		}
-		rs.d.c.Log.Warn().Str("sid", string(r.Session)).Msg("a retry was overdue and is scheduled anew")
+		d.c.Log.Warn().Str("sid", string(r.Session)).Msg("a retry was overdue and is scheduled anew")
 	}
 }
 

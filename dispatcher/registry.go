@@ -170,17 +170,11 @@ func (r *registry) worst() []fleet.Host {
 	return hosts[:min(len(hosts), fleet.MaxHosts)]
 }
 
-// pauser is the actor that signals destinations when an operator has paused or resumed a host.
-type pauser struct{ r *registry }
-
-// String names the actor in the supervisor's log.
-func (p *pauser) String() string { return "dispatcher pauser" }
-
-// Serve runs until ctx ends.
-func (p *pauser) Serve(ctx context.Context) error {
+// followPauses signals destinations when an operator has paused or resumed a host, until ctx ends.
+func (r *registry) followPauses(ctx context.Context) error {
 	for {
-		changed := p.r.d.c.Pauses.Changed()
-		p.r.recheckPauses()
+		changed := r.d.c.Pauses.Changed()
+		r.recheckPauses()
 		select {
 		case <-changed:
 		case <-ctx.Done():
