@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -67,50 +66,36 @@ type history struct {
 }
 
 func (h history) attempts() ([]facts.Attempt, error) {
-	id := h.id
 	return facts.AttemptFacts{
 		Claim: func(n int) (*facts.Claim, error) {
-			claim, at, err := readFact(h, facts.Key{Kind: "claim", ID: id, N: n}, DecodeClaim)
-			switch {
-			case claim != nil:
-				*claim = claim.Dated(at)
-			case !at.IsZero():
-				c := facts.UnreadableClaim(id, n, at)
-				claim = &c
-			}
-			return claim, err
+			return readFact(h, facts.Key{Kind: "claim", ID: h.id, N: n}, claimIn)
 		},
 		Result: func(n int) (*facts.Result, error) {
-			result, at, err := readFact(h, facts.Key{Kind: "result", ID: id, N: n}, DecodeResult)
-			if result == nil && !at.IsZero() {
-				r := facts.UnreadableResult(id, n, at)
-				result = &r
-			}
-			return result, err
+			return readFact(h, facts.Key{Kind: "result", ID: h.id, N: n}, resultIn)
 		},
 		ResendRequested: h.requested,
 	}.Attempts()
 }
 
-// readFact reads one fact of a session, and when it was stored; nil and zero if there is none. If a message
-// is there that cannot be read, only the instant is returned.
-func readFact[F any](h history, k facts.Key,
-	decode func(sessions.ID, int, []byte) (F, error)) (fact *F, stored time.Time, err error) {
+// readFact reads one fact of a session, or what the message in its place stands for; nil if there is none.
+func readFact[F any](h history, k facts.Key, decode factDecoder[F]) (*F, error) {
 	m, err := h.read(k)
 	if errors.Is(err, natsconf.ErrNotFound) {
-		return nil, time.Time{}, nil
+		return nil, nil //nolint:nilnil // see above
 	}
 	if err != nil {
-		return nil, time.Time{}, fmt.Errorf("read %s: %w", k.Subject(), err)
+		return nil, fmt.Errorf("read %s: %w", k.Subject(), err)
 	}
-	f, err := decode(k.ID, k.N, m.Data)
-	if err == nil {
-		return &f, natsconf.StoredAt(m.Header, m.Time), nil
+	return factIn(h.st, k, m, decode)
+}
+
+// factIn reads the message in a fact's place. Its errors are those of the decoder, except for ErrUnreadable.
+func factIn[F any](st *Reader, k facts.Key, m *jetstream.RawStreamMsg, decode factDecoder[F]) (*F, error) {
+	f, err := decode(k, m.Data, natsconf.StoredAt(m.Header, m.Time))
+	if err = st.checkUnreadable(m, err); err != nil && !errors.Is(err, facts.ErrUnreadable) {
+		return nil, fmt.Errorf("%s: %w", k.Subject(), err)
 	}
-	if at, ok := storedAt(h.st.checkUnreadable(m, err)); ok {
-		return nil, at, nil
-	}
-	return nil, time.Time{}, fmt.Errorf("%s: %w", k.Subject(), err)
+	return f, nil
 }
 
 // ResendOf reads who requested an attempt; nil if nobody did.
@@ -119,8 +104,7 @@ func (st *Reader) ResendOf(ctx context.Context, id sessions.ID, n int) (*facts.R
 }
 
 func (h history) resend(n int) (*facts.Resend, error) {
-	r, _, err := readFact(h, facts.Key{Kind: "resend", ID: h.id, N: n}, DecodeResend)
-	return r, err
+	return readFact(h, facts.Key{Kind: "resend", ID: h.id, N: n}, resendIn)
 }
 
 func (h history) requested(n int) (bool, error) {

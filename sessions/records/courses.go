@@ -23,7 +23,7 @@ type Courses map[sessions.ID]*course
 
 // course holds the facts of one delivery, by number of the attempt.
 type course struct {
-	claims  map[int]facts.Claim
+	claims  map[int]*facts.Claim
 	results map[int]*facts.Result
 	resends map[int]bool
 	last    int
@@ -74,7 +74,7 @@ func (open Courses) Back(ctx context.Context, conn *natsconf.Conn,
 func (open Courses) keep(p facts.Key, m jetstream.Msg) {
 	c := open[p.ID]
 	if c == nil {
-		c = &course{claims: map[int]facts.Claim{}, results: map[int]*facts.Result{}, resends: map[int]bool{}}
+		c = &course{claims: map[int]*facts.Claim{}, results: map[int]*facts.Result{}, resends: map[int]bool{}}
 		open[p.ID] = c
 	}
 	meta, err := m.Metadata()
@@ -85,21 +85,12 @@ func (open Courses) keep(p facts.Key, m jetstream.Msg) {
 	at := natsconf.StoredAt(m.Headers(), meta.Timestamp)
 	switch p.Kind {
 	case "resend":
-		_, err = DecodeResend(p.ID, p.N, m.Data())
+		_, err = resendIn(p, m.Data(), at)
 		c.resends[p.N] = err == nil
 	case "claim":
-		var claim facts.Claim
-		if claim, err = DecodeClaim(p.ID, p.N, m.Data()); errors.Is(err, facts.ErrUnreadable) {
-			c.claims[p.N] = facts.UnreadableClaim(p.ID, p.N, at)
-		} else {
-			c.claims[p.N] = claim.Dated(at)
-		}
+		c.claims[p.N], err = claimIn(p, m.Data(), at)
 	case "result":
-		var r facts.Result
-		if r, err = DecodeResult(p.ID, p.N, m.Data()); errors.Is(err, facts.ErrUnreadable) {
-			r = facts.UnreadableResult(p.ID, p.N, at)
-		}
-		c.results[p.N] = &r
+		c.results[p.N], err = resultIn(p, m.Data(), at)
 	}
 	switch {
 	case err == nil:
@@ -119,12 +110,7 @@ func (open Courses) Take(id sessions.ID) (f facts.AttemptFacts, last int, err er
 	}
 	delete(open, id)
 	return facts.AttemptFacts{
-		Claim: func(n int) (*facts.Claim, error) {
-			if claim, ok := c.claims[n]; ok {
-				return &claim, nil
-			}
-			return nil, nil
-		},
+		Claim:           func(n int) (*facts.Claim, error) { return c.claims[n], nil },
 		Result:          func(n int) (*facts.Result, error) { return c.results[n], nil },
 		ResendRequested: func(n int) (bool, error) { return c.resends[n], nil },
 	}, c.last, c.newer

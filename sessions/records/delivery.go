@@ -48,25 +48,22 @@ func (st *Writer) StoreResult(ctx context.Context, r facts.Result) (facts.Result
 	if err != nil {
 		return facts.Result{}, fmt.Errorf("encode result: %w", err)
 	}
-	w := Write{Writer: st.Completions,
-		Subject: facts.Key{Kind: "result", ID: r.Session, N: r.Number}.Subject(), Data: data,
+	at := facts.Key{Kind: "result", ID: r.Session, N: r.Number}
+	w := Write{Writer: st.Completions, Subject: at.Subject(), Data: data,
 		Before: crashpoint.BeforeResult, After: crashpoint.AfterResult}
 	existing, err := st.Once(ctx, w)
 	switch {
 	case err == nil:
 		return r, nil
 	case errors.Is(err, once.ErrTaken):
-		other, err := DecodeResult(r.Session, r.Number, existing.Data)
-		if at, unreadable := storedAt(st.checkUnreadable(existing, err)); unreadable {
-			other, err = facts.UnreadableResult(r.Session, r.Number, at), nil
-		}
+		other, err := factIn(st.Reader, at, existing, resultIn)
 		if err != nil {
-			return facts.Result{}, fmt.Errorf("result %d of session %s: %w", r.Number, r.Session, err)
-		}
-		if err := st.openResult(ctx, r.SealedUnder, &other); err != nil {
 			return facts.Result{}, err
 		}
-		return other, facts.ErrHasResult
+		if err := st.openResult(ctx, r.SealedUnder, other); err != nil {
+			return facts.Result{}, err
+		}
+		return *other, facts.ErrHasResult
 	default:
 		return facts.Result{}, fmt.Errorf("store result %d of session %s: %w", r.Number, r.Session, err)
 	}

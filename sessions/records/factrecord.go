@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -149,6 +150,34 @@ func DecodeResend(id sessions.ID, n int, data []byte) (facts.Resend, error) {
 	err := decodeFact(data, &r, &r.Version, factVersions, n, &r.Number)
 	r.Session = id
 	return r.Resend, err
+}
+
+// factDecoder reads a fact that was stored at an instant. With ErrUnreadable it returns what that stands for.
+type factDecoder[F any] func(k facts.Key, data []byte, stored time.Time) (*F, error)
+
+func claimIn(k facts.Key, data []byte, stored time.Time) (*facts.Claim, error) {
+	c, err := DecodeClaim(k.ID, k.N, data)
+	if errors.Is(err, facts.ErrUnreadable) {
+		c = facts.UnreadableClaim(k.ID, k.N, toInstant(stored))
+	}
+	c = c.Dated(stored)
+	return &c, err
+}
+
+func resultIn(k facts.Key, data []byte, stored time.Time) (*facts.Result, error) {
+	r, err := DecodeResult(k.ID, k.N, data)
+	if errors.Is(err, facts.ErrUnreadable) {
+		r = facts.UnreadableResult(k.ID, k.N, toInstant(stored))
+	}
+	return &r, err
+}
+
+func resendIn(k facts.Key, data []byte, _ time.Time) (*facts.Resend, error) {
+	r, err := DecodeResend(k.ID, k.N, data)
+	if err != nil {
+		return nil, err // nobody has requested it
+	}
+	return &r, nil
 }
 
 func decodeRetry(id sessions.ID, data []byte) (facts.Retry, error) {

@@ -49,7 +49,9 @@ func NewReader(conn *natsconf.Conn, key secretbox.Master, now func() time.Time, 
 }
 
 // Instant returns the current instant as the contract writes it: UTC, whole milliseconds.
-func (st *Reader) Instant() time.Time { return st.Now().UTC().Truncate(time.Millisecond) }
+func (st *Reader) Instant() time.Time { return toInstant(st.Now()) }
+
+func toInstant(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
 
 func pendingStatus(s sessions.Session) sessions.Status {
 	return sessions.Status{Session: s, Outcome: sessions.Outcome{State: sessions.Pending}}
@@ -284,7 +286,7 @@ func (st *Reader) unreadable(subject string, header nats.Header, sequence uint64
 // storedAt returns when an unreadable message was stored.
 func storedAt(err error) (at time.Time, ok bool) {
 	if e, found := errors.AsType[*facts.UnreadableError](err); found {
-		return e.At.Truncate(time.Millisecond), true
+		return toInstant(e.At), true
 	}
 	return time.Time{}, false
 }
