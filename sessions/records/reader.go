@@ -158,21 +158,9 @@ func readOpen(ctx context.Context, st *Reader, account string, id sessions.ID) (
 	return s, nil
 }
 
-// completionUnlessErased reads the outcome of a session, unless its user was erased. Its errors are
+// completionOf reads the outcome of a session, whether its user was erased or not: for a session whose record
+// is there, and so was not erased, and for callers that check that themselves. Its errors are
 // natsconf.ErrNotFound, an *UnreadableError, ErrNewer and natsconf's.
-func (st *Reader) completionUnlessErased(ctx context.Context, id sessions.ID) (sessions.Completion, error) {
-	c, err := st.completionOf(ctx, id)
-	if err == nil {
-		err = checkErased(ctx, st, id)
-	}
-	if err != nil {
-		return sessions.Completion{}, err
-	}
-	return c, nil
-}
-
-// completionOf is completionUnlessErased for a session whose record is there, and so was not erased, and for
-// callers that check that at the same time.
 func (st *Reader) completionOf(ctx context.Context, id sessions.ID) (sessions.Completion, error) {
 	m, err := st.Conn.Last(ctx, topology.StreamCompletions, CompletionSubject(id))
 	if err != nil {
@@ -213,11 +201,17 @@ func checkErased(ctx context.Context, st *Reader, id sessions.ID) error {
 // Completion reads the completion of a session. The error is ErrNotFound if there is none, and ErrUnreadable
 // if the stored message is not one.
 func (st *Reader) Completion(ctx context.Context, id sessions.ID) (sessions.Completion, error) {
-	c, err := st.completionUnlessErased(ctx, id)
-	if errors.Is(err, natsconf.ErrNotFound) {
-		return sessions.Completion{}, sessions.ErrNotFound
+	c, err := st.completionOf(ctx, id)
+	if err == nil {
+		err = checkErased(ctx, st, id)
 	}
-	return c, err
+	if errors.Is(err, natsconf.ErrNotFound) {
+		err = sessions.ErrNotFound
+	}
+	if err != nil {
+		return sessions.Completion{}, err
+	}
+	return c, nil
 }
 
 // DecodeCompletion reads a completion as a consumer of StreamCompletions gets it. Its errors are

@@ -38,23 +38,17 @@ func (st *Reader) ReadOutcome(ctx context.Context, id sessions.ID) (sessions.Sta
 
 // View returns everything about a session whose record is known. Its errors are ErrErased and natsconf's.
 func (st *Reader) View(ctx context.Context, s sessions.Session) (facts.View, error) {
-	c, err := st.completionOf(ctx, s.ID)
-	at, unreadable := storedAt(err)
-	switch {
-	case err == nil:
-		return st.viewOf(ctx, statusOf(c), true)
-	case unreadable:
-		return st.viewOf(ctx, endedUnreadable(s, at), false)
-	case !isMissing(err):
-		return facts.View{}, err
-	case !s.Expired(st.Now()) && !s.Lost:
-		return st.viewOf(ctx, pendingStatus(s), false)
-	}
-	ended, completed, err := st.expiredStatus(ctx, s)
+	known := lookUp{st, s.ID, func() (sessions.Session, error) {
+		if s.Lost || s.Expired(st.Now()) {
+			return s, sessions.ErrExpired
+		}
+		return s, nil
+	}}
+	found, completed, err := known.status(ctx)
 	if err != nil {
 		return facts.View{}, err
 	}
-	return st.viewOf(ctx, ended, completed)
+	return st.viewOf(ctx, found, completed)
 }
 
 // viewOf adds its delivery to a session that is completed; others have none.
