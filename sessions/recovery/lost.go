@@ -104,22 +104,24 @@ func (st *Recovery) keyless(ctx context.Context) (map[sessions.ID]sessions.Sessi
 		}
 		return err
 	}
-	stream, subject := topology.BucketStream(topology.BucketSessions),
-		topology.BucketSubject(topology.BucketSessions, ">")
-	err := st.EachRecord(ctx, stream, subject, take)
+	err := st.eachSession(ctx, take)
 	if err == nil { // outcomes outlive their records
 		err = st.EachRecord(ctx, topology.StreamCompletions, records.CompletionSubject("*"), take)
 	}
 	return lost, err
 }
 
+// eachSession reads the records of all sessions, as EachRecord does.
+func (st *Recovery) eachSession(ctx context.Context,
+	do func(sessions.ID, *records.SessionRecord, error) error) error {
+	return st.EachRecord(ctx, topology.BucketStream(topology.BucketSessions), records.RecordSubject("*", "*"),
+		do)
+}
+
 // maybeCompleted returns the sessions that could be completed between two instants of the store.
 func (st *Recovery) maybeCompleted(ctx context.Context, from, to time.Time) (all []sessions.Session,
 	err error) {
-	stream, subject := topology.BucketStream(topology.BucketSessions),
-		topology.BucketSubject(topology.BucketSessions, ">")
-	err = st.EachRecord(ctx, stream, subject, func(id sessions.ID, r *records.SessionRecord,
-		err error) error {
+	err = st.eachSession(ctx, func(id sessions.ID, r *records.SessionRecord, err error) error {
 		if err != nil || r == nil || r.CreatedAt.Before(from.Add(-sessions.Lifetime-records.ClockSkew)) ||
 			!to.IsZero() && r.CreatedAt.After(to.Add(records.ClockSkew)) {
 			return err

@@ -4,16 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"verifyd/natsconf"
 	"verifyd/natsconf/topology"
 	"verifyd/sessions"
-	"verifyd/sessions/facts"
 	"verifyd/sessions/records"
 )
 
@@ -43,29 +40,16 @@ func (st *Recovery) expireOpen(ctx context.Context, at time.Time) (n int, err er
 	if now.Before(at) { // the backup's instant is that of another machine's clock
 		at = now
 	}
-	stream := topology.BucketStream(topology.BucketSessions)
-	_, last, err := st.Conn.Bounds(ctx, stream)
-	if err != nil {
-		return 0, err
-	}
-	open := map[string]records.SessionRecord{} // by subject
-	err = st.Conn.Pages(ctx, stream, ">", 1, last, func(msgs []jetstream.Msg) error {
-		for _, m := range msgs {
-			r, ok, err := lasting(m, at)
-			if err != nil {
-				return err
-			}
-			if delete(open, m.Subject()); ok {
-				open[m.Subject()] = r
-			}
+	open := map[sessions.ID]*records.SessionRecord{}
+	if err := st.eachSession(ctx, func(id sessions.ID, r *records.SessionRecord, err error) error {
+		if delete(open, id); err == nil && r != nil && at.Before(r.ExpiresAt) {
+			open[id] = r
 		}
-		return nil
-	})
-	if err != nil {
+		return err
+	}); err != nil {
 		return 0, err
 	}
-	for subject, r := range open {
-		id, _ := recordOf(subject)
+	for id, r := range open {
 		switch _, err := st.Conn.Last(ctx, topology.StreamCompletions, records.CompletionSubject(id)); {
 		case err == nil:
 			continue // it had ended
@@ -81,34 +65,10 @@ func (st *Recovery) expireOpen(ctx context.Context, at time.Time) (n int, err er
 		if err != nil {
 			return 0, fmt.Errorf("encode session: %w", err)
 		}
-		if _, err := st.Pending.Publish(ctx, &nats.Msg{Subject: subject, Data: data}); err != nil {
+		record := &nats.Msg{Subject: records.RecordSubject(r.Account, id), Data: data}
+		if _, err := st.Pending.Publish(ctx, record); err != nil {
 			return 0, fmt.Errorf("expire a session: %w", err)
 		}
 	}
 	return n, nil
-}
-
-// lasting reads the record of a session; ok is false for anything else, and for a session that had expired by
-// an instant.
-func lasting(m jetstream.Msg, at time.Time) (r records.SessionRecord, ok bool, err error) {
-	id, ok := recordOf(m.Subject())
-	if !ok || natsconf.IsMarker(m.Headers()) {
-		return r, false, nil
-	}
-	err = records.DecodeOf(id, m.Data(), &r, &r.Version)
-	if errors.Is(err, facts.ErrUnreadable) {
-		return r, false, nil
-	}
-	return r, err == nil && at.Before(r.ExpiresAt), err
-}
-
-// recordOf returns the session whose record is on a subject of the sessions bucket; ok is false for other
-// entries.
-func recordOf(subject string) (id sessions.ID, ok bool) {
-	parts := strings.Split(subject, ".")
-	if len(parts) != 4 || parts[2] == "redeemed" {
-		return "", false
-	}
-	id, err := sessions.ParseID(parts[3])
-	return id, err == nil
 }
