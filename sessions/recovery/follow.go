@@ -20,6 +20,18 @@ import (
 // known, and updated, also if the reading fails after a while. It leaves out deliveries of which a newer
 // build has written a fact. Its error is natsconf.ErrUnavailable.
 func (st *Recovery) Follow(ctx context.Context, from uint64, known map[sessions.ID]uint64) (uint64, error) {
+	return st.eachFact(ctx, from, func(p facts.Key, m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		if origin, _ := natsconf.OriginOf(m.Headers()); origin.Over(st.Now()) {
+			return nil // what is over there is sent by nobody
+		}
+		return apply(known, p, m, meta.Sequence.Stream)
+	})
+}
+
+// eachFact reads all facts with sequences from a given one on, and returns the sequence after the last that
+// was read.
+func (st *Recovery) eachFact(ctx context.Context, from uint64,
+	do func(facts.Key, jetstream.Msg, *jetstream.MsgMetadata) error) (next uint64, err error) {
 	_, last, err := st.Conn.Bounds(ctx, topology.StreamCompletions)
 	if err != nil || last < from {
 		return from, err
@@ -27,9 +39,8 @@ func (st *Recovery) Follow(ctx context.Context, from uint64, known map[sessions.
 	err = st.Conn.Pages(ctx, topology.StreamCompletions, ">", from, last, func(msgs []jetstream.Msg) error {
 		for _, m := range msgs {
 			meta, err := m.Metadata()
-			origin, _ := natsconf.OriginOf(m.Headers())
-			if err == nil && !origin.Over(st.Now()) { // what is over there is sent by nobody
-				err = apply(known, m, meta.Sequence.Stream)
+			if p, ok := facts.ParseSubject(m.Subject()); ok && err == nil {
+				err = do(p, m, meta)
 			}
 			if err != nil {
 				return fmt.Errorf("fact on subject %q: %w", m.Subject(), err)
@@ -46,12 +57,7 @@ func (st *Recovery) Follow(ctx context.Context, from uint64, known map[sessions.
 
 // apply applies one more fact. One that cannot be read shows no end: whoever hands the delivery in reads all
 // of its facts.
-func apply(open map[sessions.ID]uint64, m jetstream.Msg, sequence uint64) error {
-	p, ok := facts.ParseSubject(m.Subject())
-	if !ok {
-		return nil
-	}
-	var err error
+func apply(open map[sessions.ID]uint64, p facts.Key, m jetstream.Msg, sequence uint64) (err error) {
 	switch p.Kind {
 	case "completion":
 		var c records.CompletionRecord

@@ -5,13 +5,11 @@ package recovery
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"verifyd/natsconf"
-	"verifyd/natsconf/topology"
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
 	"verifyd/sessions/failure"
@@ -131,31 +129,19 @@ func (st *Recovery) OpenClaims(ctx context.Context, from uint64,
 	if known == nil {
 		known = map[facts.Key]time.Time{}
 	}
-	_, last, err := st.Conn.Bounds(ctx, topology.StreamCompletions)
-	if err != nil || last < from {
-		return known, from, err
-	}
-	err = st.Conn.Pages(ctx, topology.StreamCompletions, ">", from, last, func(msgs []jetstream.Msg) error {
-		for _, m := range msgs {
-			p, ok := facts.ParseSubject(m.Subject())
-			switch attempt := (facts.Key{ID: p.ID, N: p.N}); {
-			case !ok:
-			case p.Kind == "claim":
-				c, err := records.DecodeClaim(p.ID, p.N, m.Data())
-				if errors.Is(err, natsconf.ErrNewer) {
-					return fmt.Errorf("fact on subject %q: %w", m.Subject(), err)
-				}
-				meta, merr := m.Metadata()
-				if merr != nil {
-					return fmt.Errorf("fact on subject %q: %w", m.Subject(), merr)
-				}
-				// none of one that cannot be read: nobody owns it
-				known[attempt] = c.Dated(natsconf.StoredAt(m.Headers(), meta.Timestamp)).SettleAfter
-			case p.Kind == "result":
-				delete(known, attempt)
+	next, err = st.eachFact(ctx, from, func(p facts.Key, m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		switch attempt := (facts.Key{ID: p.ID, N: p.N}); p.Kind {
+		case "claim":
+			c, err := records.DecodeClaim(p.ID, p.N, m.Data())
+			if errors.Is(err, natsconf.ErrNewer) {
+				return err
 			}
+			// none of one that cannot be read: nobody owns it
+			known[attempt] = c.Dated(natsconf.StoredAt(m.Headers(), meta.Timestamp)).SettleAfter
+		case "result":
+			delete(known, attempt)
 		}
 		return nil
 	})
-	return known, last + 1, err
+	return known, next, err
 }
