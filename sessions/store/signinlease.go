@@ -51,25 +51,21 @@ func (st *Leases) AskLeaseOf(ctx context.Context,
 // another browser holds it; others are natsconf's, and a repeat after those is harmless.
 func (st *Leases) AcquireLease(ctx context.Context, id sessions.ID, browser string) (sessions.SignInLease,
 	error) {
-	return st.changeLease(ctx, id, func(current sessions.SignInLease, now time.Time) (sessions.SignInLease,
-		bool, error) {
-		if current.HeldByOther(browser, now) {
-			return current, false, ErrLeaseHeld
+	return st.changeLease(ctx, id, func(l sessions.SignInLease, now time.Time) (sessions.SignInLease, error) {
+		if l.HeldByOther(browser, now) {
+			return l, ErrLeaseHeld
 		}
-		return sessions.SignInLease{Browser: browser, At: now}, true, nil
+		return sessions.SignInLease{Browser: browser, At: now}, nil
 	})
 }
 
 // ReleaseLease releases a session's lease, so that another browser may begin at once. If the browser does not
 // hold it, nothing happens. Its errors are natsconf's.
 func (st *Leases) ReleaseLease(ctx context.Context, id sessions.ID, browser string) error {
-	_, err := st.changeLease(ctx, id, func(current sessions.SignInLease, _ time.Time) (sessions.SignInLease,
-		bool, error) {
-		if current.Browser != browser || current.Released {
-			return current, false, nil
-		}
-		current.Released = true
-		return current, true, nil
+	_, err := st.changeLease(ctx, id, func(l sessions.SignInLease,
+		_ time.Time) (sessions.SignInLease, error) {
+		l.Released = l.Released || l.Browser == browser
+		return l, nil
 	})
 	return err
 }
@@ -84,27 +80,22 @@ func decodeLease(data []byte) sessions.SignInLease {
 	return r.SignInLease
 }
 
-// changeLease changes a session's lease. change returns the new lease, and whether it must be written.
-func (st *Leases) changeLease(
-	ctx context.Context, id sessions.ID, change func(sessions.SignInLease, time.Time) (sessions.SignInLease,
-		bool, error),
+// changeLease changes a session's lease. It writes nothing if that stays as it is.
+func (st *Leases) changeLease(ctx context.Context, id sessions.ID,
+	change func(l sessions.SignInLease, now time.Time) (sessions.SignInLease, error),
 ) (lease sessions.SignInLease, err error) {
+	life := nats.Header{jetstream.MsgTTLHeader: {sessions.Lifetime.String()}}
 	err = st.Pending.Update(ctx, leaseSubject(id), func(m *jetstream.RawStreamMsg) (*nats.Msg, error) {
-		var now sessions.SignInLease
+		var before sessions.SignInLease
 		if m != nil {
-			now = decodeLease(m.Data)
+			before = decodeLease(m.Data)
 		}
-		var write bool
-		if lease, write, err = change(now, st.Instant()); err != nil || !write {
+		if lease, err = change(before, st.Instant()); err != nil || lease == before {
 			return nil, err
 		}
 		data, err := records.EncodeRecord(records.LeaseRecord{Version: records.RecordVersions.Newest,
 			SignInLease: lease})
-		if err != nil {
-			return nil, fmt.Errorf("encode the sign-in lease: %w", err)
-		}
-		return &nats.Msg{Data: data,
-			Header: nats.Header{jetstream.MsgTTLHeader: {sessions.Lifetime.String()}}}, nil
+		return &nats.Msg{Data: data, Header: life}, err
 	})
 	if err != nil && !errors.Is(err, ErrLeaseHeld) {
 		return sessions.SignInLease{}, fmt.Errorf("change the sign-in lease of session %s: %w", id, err)
