@@ -3,7 +3,6 @@ package bounds
 import (
 	"context"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -33,10 +32,10 @@ type addressKey struct {
 	at      netip.Prefix
 }
 
-// occupancy is how many connections there are to one address, and which dials wait for one.
+// occupancy is what there is of one address.
 type occupancy struct {
-	n       int
-	waiting []chan struct{}
+	taken chan struct{} // a token for each connection; it has room for as many as there may be
+	users int           // how many have a connection or wait for one; under the lock
 }
 
 // NewAddresses returns Addresses at each of which an account has at most the given number of connections.
@@ -55,80 +54,62 @@ func addressKeyOf(account string, to netip.Addr) addressKey {
 
 // AcquireNow returns a function that releases the place; not ok: none is free.
 func (a *Addresses) AcquireNow(account string, to netip.Addr) (leave func(), ok bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	s := addressKeyOf(account, to)
-	return a.releaser(s), a.tryAcquire(s)
+	k := addressKeyOf(account, to)
+	at := a.enter(k)
+	select {
+	case at.taken <- struct{}{}:
+		return a.releaser(k, at), true
+	default:
+		a.exit(k, at)
+		return nil, false
+	}
 }
 
-// Acquire waits for a place, for a while. The error is callback.ErrAddressBusy.
+// Acquire waits for a place, for a while; those that wait for one get it in turn. The error is
+// callback.ErrAddressBusy.
 func (a *Addresses) Acquire(ctx context.Context, account string, to netip.Addr) (leave func(), err error) {
-	s := addressKeyOf(account, to)
-	a.mu.Lock()
-	if a.tryAcquire(s) {
-		a.mu.Unlock()
-		return a.releaser(s), nil
+	if leave, ok := a.AcquireNow(account, to); ok {
+		return leave, nil
 	}
-	freed := make(chan struct{})
-	a.occupied[s].waiting = append(a.occupied[s].waiting, freed)
-	a.mu.Unlock()
+	k := addressKeyOf(account, to)
+	at := a.enter(k)
 	timeout := time.NewTimer(addressWait)
 	defer timeout.Stop()
 	select {
-	case <-freed:
-		return a.releaser(s), nil
+	case at.taken <- struct{}{}:
+		return a.releaser(k, at), nil
 	case <-timeout.C:
 	case <-ctx.Done():
 	}
-	if a.cancelWait(s, freed) {
-		return nil, callback.ErrAddressBusy
-	}
-	return a.releaser(s), nil // it was granted just then
+	a.exit(k, at)
+	return nil, callback.ErrAddressBusy
 }
 
-func (a *Addresses) releaser(s addressKey) (leave func()) {
-	return sync.OnceFunc(func() { a.release(s) })
+func (a *Addresses) releaser(k addressKey, at *occupancy) (leave func()) {
+	return sync.OnceFunc(func() {
+		<-at.taken
+		a.exit(k, at)
+	})
 }
 
-func (a *Addresses) tryAcquire(s addressKey) bool {
-	c := a.occupied[s]
-	if c == nil {
-		c = &occupancy{}
-		a.occupied[s] = c
-	}
-	if c.n >= a.limit {
-		return false
-	}
-	c.n++
-	return true
-}
-
-// release passes the place to the dial that has waited longest.
-func (a *Addresses) release(s addressKey) {
+// enter counts one more user of an address.
+func (a *Addresses) enter(k addressKey) *occupancy {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	c := a.occupied[s]
-	if len(c.waiting) > 0 {
-		close(c.waiting[0])
-		c.waiting = c.waiting[1:]
-		return
+	at := a.occupied[k]
+	if at == nil {
+		at = &occupancy{taken: make(chan struct{}, a.limit)}
+		a.occupied[k] = at
 	}
-	if c.n--; c.n == 0 {
-		delete(a.occupied, s)
-	}
+	at.users++
+	return at
 }
 
-// cancelWait ends a wait, unless it was answered meanwhile.
-func (a *Addresses) cancelWait(s addressKey, freed chan struct{}) bool {
+// exit forgets an address with its last user.
+func (a *Addresses) exit(k addressKey, at *occupancy) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	c := a.occupied[s]
-	if c == nil {
-		return false
+	if at.users--; at.users == 0 {
+		delete(a.occupied, k)
 	}
-	i := slices.Index(c.waiting, freed)
-	if i >= 0 {
-		c.waiting = slices.Delete(c.waiting, i, i+1)
-	}
-	return i >= 0
 }
