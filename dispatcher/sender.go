@@ -88,10 +88,7 @@ func (s *connSender) canReuse() (ok bool) {
 	if s.slot.conn == nil || !s.slot.conn.Alive() {
 		return false
 	}
-	leave, ok := s.d.addresses.AcquireNow(s.account, s.slot.conn.IP())
-	if ok {
-		s.freeAddress = leave
-	}
+	s.freeAddress, ok = s.d.addresses.AcquireNow(s.account, s.slot.conn.IP())
 	return ok
 }
 
