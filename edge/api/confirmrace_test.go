@@ -242,7 +242,7 @@ func TestHundredClientsGuess(t *testing.T) {
 		t.Errorf("it stands as %+v", a)
 	}
 	id := sessions.ID(idOf(t, token))
-	if p, err := s.store.ProgressOf(t.Context(), id); err != nil || len(p.Tried) != proof.MaxTries {
+	if p, err := s.store.ProgressOf(t.Context(), sessions.Session{ID: id}); err != nil || len(p.Tried) != proof.MaxTries {
 		t.Errorf("%d tries are stored, %v", len(p.Tried), err)
 	}
 	if n := s.completions(t); n != 1 {

@@ -115,7 +115,9 @@ func (h *Handler) spend(vis *visit, f flow.Flow) *reply {
 		return full
 	}
 	defer done()
-	lease := h.sessions.AskLeaseOf(vis.r.Context(), vis.token.ID())
+	lease := records.Begin(func() (sessions.SignInLease, error) {
+		return h.sessions.LeaseOf(vis.r.Context(), vis.token.ID())
+	})
 	if re := h.read(vis, h.sessions.ReadPending); re != nil {
 		return re
 	}

@@ -8,6 +8,7 @@ import (
 	"verifyd/edge/flow"
 	"verifyd/sessions"
 	"verifyd/sessions/proof"
+	"verifyd/sessions/records"
 	"verifyd/sessions/store"
 )
 
@@ -29,7 +30,9 @@ func (h *Handler) acquireLease(vis *visit) *reply {
 
 // signIns returns which browser signs in for the session, and what is proven already.
 func (h *Handler) signIns(vis *visit) (sessions.SignInLease, proof.Progress, error) {
-	await := h.sessions.AskProgressOf(vis.r.Context(), vis.status.Session)
+	await := records.Begin(func() (proof.Progress, error) {
+		return h.sessions.ProgressOf(vis.r.Context(), vis.status.Session)
+	})
 	lease, err := h.sessions.LeaseOf(vis.r.Context(), vis.status.ID)
 	progress, perr := await()
 	return lease, progress, errors.Join(err, perr)

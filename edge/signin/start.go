@@ -85,7 +85,7 @@ func (h *Handler) decline(vis *visit) *reply {
 // the store: people who wait for a network take no places of those who wait for the store.
 func (h *Handler) leave(w http.ResponseWriter, vis *visit, done func()) *reply {
 	r, s := vis.r, vis.status
-	progress, err := h.sessions.AskProgressOf(r.Context(), s.Session)()
+	progress, err := h.sessions.ProgressOf(r.Context(), s.Session)
 	if err != nil {
 		return h.replyReadError(vis, err)
 	}

@@ -30,7 +30,7 @@ import (
 // what is, and the attempt stays whole.
 func (h *Handler) checkStep(vis *visit, f flow.Flow) *reply {
 	s := vis.status.Session
-	progress, err := h.sessions.AskProgressOf(vis.r.Context(), s)()
+	progress, err := h.sessions.ProgressOf(vis.r.Context(), s)
 	if err != nil {
 		return h.replyReadError(vis, err)
 	}

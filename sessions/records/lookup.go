@@ -85,15 +85,19 @@ func (l lookUp) status(ctx context.Context) (s sessions.Status, completed bool, 
 // Progresses reads what users of sessions have proven so far.
 type Progresses struct{ conn *natsconf.Conn }
 
-// ProgressOf reads from the leader what the user of a session has proven so far; empty if nothing. Its errors
-// are ErrNewer, ErrUnreadable and natsconf's.
-func (ps *Progresses) ProgressOf(ctx context.Context, id sessions.ID) (proof.Progress, error) {
-	m, err := ps.conn.Last(ctx, topology.BucketStream(topology.BucketSessions), progressSubject(id))
+// ProgressOf reads from the leader what the user of a session has proven so far; empty if nothing. A session
+// that asks for one step has no progress, and none is read. Its errors are ErrNewer, ErrUnreadable and
+// natsconf's.
+func (ps *Progresses) ProgressOf(ctx context.Context, s sessions.Session) (proof.Progress, error) {
+	if s.Level == proof.Link {
+		return proof.Progress{}, nil
+	}
+	m, err := ps.conn.Last(ctx, topology.BucketStream(topology.BucketSessions), progressSubject(s.ID))
 	if errors.Is(err, natsconf.ErrNotFound) {
 		return proof.Progress{}, nil
 	}
 	if err != nil {
-		return proof.Progress{}, fmt.Errorf("read the progress of session %s: %w", id, err)
+		return proof.Progress{}, fmt.Errorf("read the progress of session %s: %w", s.ID, err)
 	}
 	return decodeProgress(m)
 }

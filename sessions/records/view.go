@@ -5,7 +5,6 @@ import (
 
 	"verifyd/sessions"
 	"verifyd/sessions/facts"
-	"verifyd/sessions/proof"
 )
 
 // Read returns everything about a session. It reads from the leaders, so that it sees every acknowledged
@@ -58,10 +57,8 @@ func (st *Reader) viewOf(ctx context.Context, s sessions.Status, completed bool)
 		Delivery: facts.Delivery{State: facts.DeliveryNone},
 	}
 	if !completed {
-		if s.Level != proof.Link {
-			v.Progress, err = st.ProgressOf(ctx, s.ID)
-			v.Reached = v.Progress.Reached()
-		}
+		v.Progress, err = st.ProgressOf(ctx, s.Session)
+		v.Reached = v.Progress.Reached()
 		return v, err
 	}
 	h := history{st, s.ID, atOnce(ctx, st.Conn, s.ID)}

@@ -40,16 +40,6 @@ func (e *WrongCodeError) Error() string {
 	return fmt.Sprintf("the code is not the one of the session and its user; %d tries are left", e.Left)
 }
 
-// AskProgressOf is ProgressOf, but returns at once a function that waits for the answer. A session that asks
-// for one step has no progress, and none is read.
-func (st *Proofs) AskProgressOf(ctx context.Context,
-	s sessions.Session) (wait func() (proof.Progress, error)) {
-	if s.Level == proof.Link {
-		return func() (proof.Progress, error) { return proof.Progress{}, nil }
-	}
-	return records.Begin(func() (proof.Progress, error) { return st.ProgressOf(ctx, s.ID) })
-}
-
 // ProvePlatform stores that a network vouched, in a browser, for the platform account that a session was
 // started for. A repeat is harmless. Its errors are natsconf's.
 func (st *Proofs) ProvePlatform(ctx context.Context, id sessions.ID, browser, network string) error {

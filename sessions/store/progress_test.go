@@ -220,7 +220,7 @@ func TestGuessesAtOnce(t *testing.T) {
 	if len(judged) != proof.MaxTries {
 		t.Errorf("tries left: %v", judged)
 	}
-	if p, err := h.store.ProgressOf(t.Context(), s.ID); err != nil || len(p.Tried) != proof.MaxTries {
+	if p, err := h.store.ProgressOf(t.Context(), s); err != nil || len(p.Tried) != proof.MaxTries {
 		t.Errorf("%d tries are stored, %v", len(p.Tried), err)
 	}
 	if v := h.view(t, s.ID); v.State != sessions.Failed || v.Reason != sessions.Unconfirmed ||
@@ -300,7 +300,7 @@ func TestStoredTryIsNotLost(t *testing.T) {
 			result <- err
 		}()
 		natstest.AwaitValue(t, fmt.Sprint("there are stored tries: ", tried), func() int {
-			p, err := h.store.ProgressOf(t.Context(), s.ID)
+			p, err := h.store.ProgressOf(t.Context(), s)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -318,7 +318,7 @@ func TestStoredTryIsNotLost(t *testing.T) {
 	if c, err := h.store.Confirm(t.Context(), s, s.PlatformUserID, code); err != nil || !c.Verified() {
 		t.Errorf("again: %+v, %v", c, err)
 	}
-	if p, err := h.store.ProgressOf(t.Context(), s.ID); err != nil || len(p.Tried) != proof.MaxTries {
+	if p, err := h.store.ProgressOf(t.Context(), s); err != nil || len(p.Tried) != proof.MaxTries {
 		t.Errorf("%+v, %v", p, err)
 	}
 }

@@ -40,12 +40,6 @@ func (st *Leases) LeaseOf(ctx context.Context, id sessions.ID) (sessions.SignInL
 	return decodeLease(m.Data), nil
 }
 
-// AskLeaseOf is LeaseOf, but returns at once a function that waits for the answer.
-func (st *Leases) AskLeaseOf(ctx context.Context,
-	id sessions.ID) (wait func() (sessions.SignInLease, error)) {
-	return records.Begin(func() (sessions.SignInLease, error) { return st.LeaseOf(ctx, id) })
-}
-
 // AcquireLease acquires the lease of a session for a browser, or extends it to LeaseDuration from now.
 // browser is up to 64 characters of [a-zA-Z0-9]. The error is ErrLeaseHeld, with the existing lease, while
 // another browser holds it; others are natsconf's, and a repeat after those is harmless.
