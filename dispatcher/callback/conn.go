@@ -23,7 +23,7 @@ type Conn struct {
 	inner       *wire.Records // of the session with the receiver
 	outer       *wire.Records // of the one with the egress proxy; nil if there is none
 	destination string        // HostPort of the URL it was dialled for
-	address     string        // the receiver's
+	address     string        // the receiver's, ip:port, dialled by us or by the egress proxy
 	timing      facts.Timing
 	timeout     time.Duration // of a whole attempt
 	fresh       bool          // nothing was sent yet: the next attempt's time includes the dial's
@@ -31,9 +31,6 @@ type Conn struct {
 	unsolicited bool          // the receiver sent unsolicited bytes
 	asked       bool          // the receiver has asked for a client certificate
 }
-
-// Address returns the receiver's address that was dialled, ip:port, by us or by the egress proxy.
-func (cn *Conn) Address() string { return cn.address }
 
 // IP returns the receiver's address alone; the zero Addr if there is none.
 func (cn *Conn) IP() netip.Addr {

@@ -23,6 +23,9 @@ func WaitReadable(cn *Conn) error {
 	})
 }
 
+// Address returns the receiver's address that was dialled, ip:port.
+func (cn *Conn) Address() string { return cn.address }
+
 // DidResume reports whether the TLS session was resumed.
 func DidResume(cn *Conn) bool { return cn.tls.ConnectionState().DidResume }
 
