@@ -51,8 +51,6 @@ func NewReader(conn *natsconf.Conn, key secretbox.Master, now func() time.Time, 
 // Instant returns the current instant as the contract writes it: UTC, whole milliseconds.
 func (st *Reader) Instant() time.Time { return toInstant(st.Now()) }
 
-func toInstant(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
-
 func pendingStatus(s sessions.Session) sessions.Status {
 	return sessions.Status{Session: s, Outcome: sessions.Outcome{State: sessions.Pending}}
 }

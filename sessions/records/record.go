@@ -90,6 +90,9 @@ func DecodeRecord(data []byte, into any, version *int, v versions) error {
 	return natsconf.CheckVersion(*version, v.Newest)
 }
 
+// toInstant returns an instant as the contract writes it: UTC, whole milliseconds.
+func toInstant(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
+
 // decodeSealed reads the sealed part of a record, which has the record's version.
 func decodeSealed(plain []byte, into any) error { return json.Unmarshal(plain, into, decoding) }
 
