@@ -53,7 +53,7 @@ func explore(w world, d decisions, states int) modelcheck.Report {
 	if w.skews == nil {
 		w.skews = []uint8{0}
 	}
-	return modelcheck.Explore(newModel(w, d).check(), modelcheck.Options{States: states})
+	return modelcheck.Explore(newModel(w, d).check(), states)
 }
 
 // Whatever happens between any two steps of a delivery, in any order: there is no second POST except a

@@ -576,7 +576,7 @@ func exploreEnd(level proof.Level, j judgements, states int) modelcheck.Report {
 		begun.proven, begun.wrong, begun.judged = true, proof.MaxTries-2, proof.MaxTries-2
 		m.starts = append(m.starts, begun)
 	}
-	return modelcheck.Explore(m.check(), modelcheck.Options{States: states})
+	return modelcheck.Explore(m.check(), states)
 }
 
 // Whatever happens between any two steps of those that complete a session, in any order: it gets one outcome,

@@ -12,8 +12,8 @@
 //   - From every state an end is reachable by steps that are certain to happen. A step that may never happen
 //     (Event.Chance) leads to more states, but no end may depend on it.
 //
-// If a bound cut the exploration short (Options), the first holds for the states that were visited, and the
-// second counts a state that was not visited as an end.
+// If a bound cut the exploration short, the first holds for the states that were visited, and the second
+// counts a state that was not visited as an end.
 //
 // Follow answers the opposite question: whether a model allows what real actors did. It keeps a model from
 // drifting from the code.

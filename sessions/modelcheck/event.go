@@ -18,14 +18,17 @@ type Event struct {
 
 // String returns the event in one line.
 func (e Event) String() string {
-	text := e.Text
-	if e.Number > 0 {
-		text = fmt.Sprint(text, " ", e.Number)
-	}
 	if e.To == "" {
-		return e.From + ": " + text
+		return e.From + ": " + e.what()
 	}
-	return e.From + " to " + e.To + ": " + text
+	return e.From + " to " + e.To + ": " + e.what()
+}
+
+func (e Event) what() string {
+	if e.Number == 0 {
+		return e.Text
+	}
+	return fmt.Sprint(e.Text, " ", e.Number)
 }
 
 // Diagram draws events as a sequence diagram, in the language of Mermaid. What may never happen is drawn with
@@ -43,19 +46,15 @@ func Diagram(events []Event) string {
 		}
 	}
 	for _, e := range events {
-		text := e.Text
-		if e.Number > 0 {
-			text = fmt.Sprint(text, " ", e.Number)
-		}
 		switch {
 		case e.To == "" && e.Chance:
-			fmt.Fprintf(&b, "    Note over %s: %s (by chance)\n", e.From, text)
+			fmt.Fprintf(&b, "    Note over %s: %s (by chance)\n", e.From, e.what())
 		case e.To == "":
-			fmt.Fprintf(&b, "    Note over %s: %s\n", e.From, text)
+			fmt.Fprintf(&b, "    Note over %s: %s\n", e.From, e.what())
 		case e.Chance:
-			fmt.Fprintf(&b, "    %s-->>%s: %s\n", e.From, e.To, text)
+			fmt.Fprintf(&b, "    %s-->>%s: %s\n", e.From, e.To, e.what())
 		default:
-			fmt.Fprintf(&b, "    %s->>%s: %s\n", e.From, e.To, text)
+			fmt.Fprintf(&b, "    %s->>%s: %s\n", e.From, e.To, e.what())
 		}
 	}
 	return b.String()

@@ -21,17 +21,11 @@ type Model[S comparable] struct {
 	Ended func(S) bool
 }
 
-// Options bound an exploration. Zero values are no bounds.
-type Options struct {
-	Depth  int // of the steps from a first state
-	States int // the level that reaches so many is finished
-}
-
 // Report is what an exploration has shown.
 type Report struct {
 	States, Steps int
 	Depth         int  // the longest of the shortest ways to a state
-	Cut           bool // a bound was reached before all states were
+	Cut           bool // the bound was reached before all states were
 	Took          time.Duration
 	// Broken is the first thing that does not hold, by its name where there are more on one level, and Trace
 	// a shortest way to it; empty where all holds.
@@ -73,8 +67,9 @@ type explorer[S comparable] struct {
 	report   Report
 }
 
-// Explore visits the states of a model. It ends with the first level in which something does not hold.
-func Explore[S comparable](m Model[S], o Options) Report {
+// Explore visits the states of a model. It ends with the first level in which something does not hold, or
+// that reaches a number of states; 0: no bound.
+func Explore[S comparable](m Model[S], states int) Report {
 	began := time.Now()
 	if m.Fold == nil {
 		m.Fold = func(s S) S { return s }
@@ -83,20 +78,20 @@ func Explore[S comparable](m Model[S], o Options) Report {
 	for _, s := range m.Initial {
 		e.reach(m.Fold(s), none)
 	}
-	e.run(o)
+	e.run(states)
 	e.report.Took = time.Since(began)
 	return e.report
 }
 
 // run expands one level after another: the states that as many steps lead to.
-func (e *explorer[S]) run(o Options) {
+func (e *explorer[S]) run(states int) {
 	for e.expanded < e.next() {
 		if broken, at := e.broken(); broken != "" {
 			e.fail(broken, at)
 			return
 		}
 		e.report.States = len(e.states)
-		if o.Depth > 0 && e.report.Depth >= o.Depth || o.States > 0 && e.report.States >= o.States {
+		if states > 0 && e.report.States >= states {
 			e.report.Cut = true
 			break
 		}
