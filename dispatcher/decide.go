@@ -120,9 +120,20 @@ func ownerAfter(err error) owner {
 // mayBegin reports whether the owner of a claim may still write its first byte.
 func mayBegin(now, deadline time.Time) bool { return now.Before(deadline) }
 
-// sendsAgain reports whether another attempt follows a result, this long before the retry deadline.
+// sendsAgain reports whether the policy sends a result again, this long before the retry deadline.
 func sendsAgain(p sessions.Policy, r facts.Result, left time.Duration) bool {
-	return left > 0 && retriesResult(p, r)
+	if left <= 0 || p != sessions.PolicyAtLeastOnce {
+		return false
+	}
+	switch r.Verdict {
+	case facts.VerdictUnknown:
+		return true
+	case facts.VerdictRejected:
+		return r.Status == http.StatusRequestTimeout || r.Status == http.StatusTooEarly ||
+			r.Status == http.StatusTooManyRequests || r.Status >= 500
+	default:
+		return false
+	}
 }
 
 // releaseAs returns how an attempt ends if nothing was sent under its claim, after the given number of
@@ -140,22 +151,6 @@ func nextDue(attempts []facts.Attempt) time.Time {
 		return attempts[n-1].Result.Next
 	}
 	return time.Time{}
-}
-
-// retriesResult reports whether the policy sends a result again.
-func retriesResult(p sessions.Policy, r facts.Result) bool {
-	if p != sessions.PolicyAtLeastOnce {
-		return false
-	}
-	switch r.Verdict {
-	case facts.VerdictUnknown:
-		return true
-	case facts.VerdictRejected:
-		return r.Status == http.StatusRequestTimeout || r.Status == http.StatusTooEarly ||
-			r.Status == http.StatusTooManyRequests || r.Status >= 500
-	default:
-		return false
-	}
 }
 
 // abandoned returns how an attempt whose owner vanished ended.

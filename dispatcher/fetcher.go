@@ -60,7 +60,7 @@ func (f *fetcher) dispatch(ctx context.Context, m jetstream.Msg) {
 	case errors.Is(err, facts.ErrUnreadable):
 		f.terminate(m, given, err)
 	case err != nil:
-		f.d.c.Log.Error().Err(err).Str("sid", sidOf(m.Subject())).
+		f.d.c.Log.Error().Err(err).Str("sid", string(facts.OfFact(m.Subject()))).
 			Msg("a delivery cannot be read; it stays and is tried again")
 		_ = m.NakWithDelay(f.d.c.UnreadablePause) // from a newer build, whose dispatchers may take it
 	// canceled, or closed without an outcome
@@ -99,9 +99,6 @@ func (f *fetcher) terminate(m jetstream.Msg, given int, err error) {
 	}
 	_ = m.TermWithReason("it cannot be read")
 }
-
-// sidOf returns the session that a message is about: the second word of every subject here.
-func sidOf(subject string) string { return string(facts.OfFact(subject)) }
 
 // read makes a delivery from a completion, from a request to send one again, or from one whose next try has
 // come due.
