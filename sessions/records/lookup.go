@@ -74,7 +74,8 @@ func (l lookUp) status(ctx context.Context) (s sessions.Status, completed bool, 
 	}
 	switch {
 	case err == nil:
-		return pendingStatus(found), false, nil
+		pending := sessions.Status{Session: found, Outcome: sessions.Outcome{State: sessions.Pending}}
+		return pending, false, nil
 	case errors.Is(err, sessions.ErrExpired):
 		return l.st.expiredStatus(ctx, found)
 	default:
@@ -82,17 +83,14 @@ func (l lookUp) status(ctx context.Context) (s sessions.Status, completed bool, 
 	}
 }
 
-// Progresses reads what users of sessions have proven so far.
-type Progresses struct{ conn *natsconf.Conn }
-
 // ProgressOf reads from the leader what the user of a session has proven so far; empty if nothing. A session
 // that asks for one step has no progress, and none is read. Its errors are ErrNewer, ErrUnreadable and
 // natsconf's.
-func (ps *Progresses) ProgressOf(ctx context.Context, s sessions.Session) (proof.Progress, error) {
+func (st *Reader) ProgressOf(ctx context.Context, s sessions.Session) (proof.Progress, error) {
 	if s.Level == proof.Link {
 		return proof.Progress{}, nil
 	}
-	m, err := ps.conn.Last(ctx, topology.BucketStream(topology.BucketSessions), progressSubject(s.ID))
+	m, err := st.Conn.Last(ctx, topology.BucketStream(topology.BucketSessions), progressSubject(s.ID))
 	if errors.Is(err, natsconf.ErrNotFound) {
 		return proof.Progress{}, nil
 	}

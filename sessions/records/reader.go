@@ -26,7 +26,6 @@ const ClockSkew = time.Minute
 type Reader struct {
 	*Opener
 	*Tokens
-	*Progresses
 
 	Conn         *natsconf.Conn
 	recent       recent
@@ -43,17 +42,12 @@ func NewReader(conn *natsconf.Conn, key secretbox.Master, now func() time.Time, 
 		Opener: &Opener{box: key.Box(sealUse), keys: newSessionKeys(conn, key.Box(pageUse), now)},
 		Conn:   conn, metrics: newMetrics(metrics), onUnreadable: onUnreadable, Now: now,
 	}
-	st.Progresses = &Progresses{conn}
 	st.Tokens = &Tokens{st, key.Hash(tokenUse).Bytes}
 	return st
 }
 
 // Instant returns the current instant as the contract writes it: UTC, whole milliseconds.
 func (st *Reader) Instant() time.Time { return toInstant(st.Now()) }
-
-func pendingStatus(s sessions.Session) sessions.Status {
-	return sessions.Status{Session: s, Outcome: sessions.Outcome{State: sessions.Pending}}
-}
 
 func statusOf(c sessions.Completion) sessions.Status {
 	return sessions.Status{Session: c.Session, Outcome: c.Outcome, CompletedAt: c.CompletedAt}
