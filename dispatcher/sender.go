@@ -134,7 +134,7 @@ const lostClaim = "the claim's acknowledgement was lost, so nothing was sent und
 
 // late returns the answer of a claim under which nothing was sent, since it was too late.
 func late(detail string) callback.Answer {
-	return callback.Answer{Verdict: facts.VerdictReleased, Class: failure.Late, Detail: detail}
+	return callback.Released(failure.Late, detail)
 }
 
 // listenerAddress stands for an address in the results of callbacks that a listener got.
@@ -184,20 +184,15 @@ func (s *listenSender) send(ctx context.Context, r callback.Request, w window) c
 func answerOfListener(got devtunnel.Answer, err error) callback.Answer {
 	switch {
 	case errors.Is(err, devtunnel.ErrNoListener):
-		return callback.Answer{
-			Verdict: facts.VerdictReleased, Class: failure.Connect,
-			Detail: "the listener went away before it got anything",
-		}
+		return callback.Released(failure.Connect, "the listener went away before it got anything")
 	case err != nil:
 		return callback.Answer{
 			Verdict: facts.VerdictUnknown, Class: failure.Timeout,
 			Detail: "the listener did not say in time how it ended",
 		}
 	case !got.Sent:
-		return callback.Answer{
-			Verdict: facts.VerdictReleased, Class: failure.Connect,
-			Detail: callback.Printable("not sent from the listener's machine: " + got.Detail),
-		}
+		return callback.Released(failure.Connect,
+			callback.Printable("not sent from the listener's machine: "+got.Detail))
 	case got.Status == 0:
 		return callback.Answer{
 			Verdict: facts.VerdictUnknown, Class: failure.Reset,

@@ -44,7 +44,8 @@ type Answer struct {
 	Reusable   bool         // the connection may carry another request
 }
 
-func released(class failure.Class, detail string) Answer {
+// Released returns how an attempt ended of which not one byte was written, and why.
+func Released(class failure.Class, detail string) Answer {
 	return Answer{Verdict: facts.VerdictReleased, Class: class, Detail: detail}
 }
 
@@ -205,6 +206,11 @@ func (r *reader) readRest(a *Answer) {
 	a.Body = PrintableBody(string(body))
 	r.trailing = whole && again.Buffered()+r.buf.Buffered() > 0
 	a.Reusable = whole && !r.trailing && !response.Close && response.ProtoAtLeast(1, 1)
+}
+
+// PrintableBody bounds the beginning of an answer, and makes it valid UTF-8.
+func PrintableBody(s string) string {
+	return strings.ToValidUTF8(s[:min(len(s), maxKeptBytes)], "\uFFFD")
 }
 
 // readBody reads at most maxBodyBytes and reports whether that was the whole body.

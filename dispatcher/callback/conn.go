@@ -111,21 +111,21 @@ type attempt struct {
 func (a *attempt) run(ctx context.Context, r Request) Answer {
 	cn := a.conn
 	if r.destination == "" || r.destination != cn.destination {
-		return released(failure.Connect,
+		return Released(failure.Connect,
 			"the request was prepared for another destination than this connection's")
 	}
 	// Checked again here, with nothing but the write after it: a connection that has closed since the dial
 	// costs a claim, not an unknown.
 	if err := cn.probe(); errors.Is(err, wire.ErrUnsolicited) {
-		return released(failure.Protocol, "the receiver sent bytes before it got a request")
+		return Released(failure.Protocol, "the receiver sent bytes before it got a request")
 	} else if err != nil {
-		return released(failure.Connect, "the connection ended before the request was written")
+		return Released(failure.Connect, "the connection ended before the request was written")
 	}
 	if err := cn.wire.SetDeadline(a.deadline()); err != nil {
-		return released(failure.Connect, "the connection ended before the request was written")
+		return Released(failure.Connect, "the connection ended before the request was written")
 	}
 	if ctx.Err() != nil {
-		return released(failure.Late, "stopped before the request was written")
+		return Released(failure.Late, "stopped before the request was written")
 	}
 	// Only closing interrupts a read permanently; a deadline set from here could be undone by the one for the
 	// body.
@@ -153,7 +153,7 @@ func (a *attempt) exchange(ctx context.Context, r Request) Answer {
 	a.watch.step()
 	if err := r.writeTo(cn.tls); err != nil {
 		if cn.wire.Sent() == before {
-			return released(failure.Connect,
+			return Released(failure.Connect,
 				"the connection ended before one byte of the request was taken")
 		}
 		return a.unknown(ctx, err)

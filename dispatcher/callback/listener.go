@@ -33,8 +33,3 @@ func ClassifyStatus(status int) Answer {
 	}
 	return answerOf(status)
 }
-
-// PrintableBody bounds the beginning of an answer, and makes it valid UTF-8.
-func PrintableBody(s string) string {
-	return strings.ToValidUTF8(s[:min(len(s), maxKeptBytes)], "\uFFFD")
-}
