@@ -114,7 +114,7 @@ func (st *Recovery) keyless(ctx context.Context) (map[sessions.ID]sessions.Sessi
 // eachSession reads the records of all sessions, as EachRecord does.
 func (st *Recovery) eachSession(ctx context.Context,
 	do func(sessions.ID, *records.SessionRecord, error) error) error {
-	return st.EachRecord(ctx, topology.BucketStream(topology.BucketSessions), records.RecordSubject("*", "*"),
+	return st.EachRecord(ctx, topology.BucketStream(topology.BucketSessions), records.AnyRecordSubject("*"),
 		do)
 }
 
