@@ -70,39 +70,21 @@ func (b *breaker) recordFailure(n *callback.NotSent) {
 	b.lastFailure = n
 }
 
-// contact is what a delivery learnt about whether its receiver can be reached.
-type contact int
-
-const (
-	untried contact = iota // it needed no dial, or failed before one, which shows nothing about the receiver
-	reached
-	missed
-)
-
-// The errors that a breaker gets for a delivery that did not reach its receiver, and for one that did not
-// dial.
+// What a delivery learnt about whether its receiver can be reached; nil: it reached it.
 var (
-	errMissed  = errors.New("nobody was reached")
+	errMissed = errors.New("nobody was reached")
+	// it needed no dial, or failed before one, which shows nothing about the receiver
 	errUntried = errors.New("nobody was dialled")
 )
 
-// allow asks whether one delivery may go. If so, reportContact takes what the delivery learnt; otherwise it
-// is nil, and the delivery may ask again after wait.
-func (b *breaker) allow() (reportContact func(contact), wait time.Duration) {
-	done, err := b.circuit.Allow()
+// allow asks whether one delivery may go. If so, report takes what the delivery learnt; otherwise it is nil,
+// and the delivery may ask again after wait.
+func (b *breaker) allow() (report func(learnt error), wait time.Duration) {
+	report, err := b.circuit.Allow()
 	if err != nil {
 		return nil, minBreakerPause + time.Duration(b.random()*float64(breakerSpread*b.openFor))
 	}
-	return func(c contact) {
-		switch c {
-		case reached:
-			done(nil)
-		case missed:
-			done(errMissed)
-		case untried:
-			done(errUntried)
-		}
-	}, 0
+	return report, 0
 }
 
 // open reports whether deliveries are held back at this moment. The last failure is kept only while they are.
@@ -116,11 +98,11 @@ func (b *breaker) forget(m *metrics) { m.breakers.WithLabelValues(b.circuit.Stat
 
 // contactOf returns what a class shows about the receiver. A refused address, a missing secret and a failing
 // proxy show nothing about it.
-func contactOf(c failure.Class) contact {
+func contactOf(c failure.Class) error {
 	if c == failure.Connect || c == failure.TLS || c == failure.DNS {
-		return missed
+		return errMissed
 	}
-	return untried
+	return errUntried
 }
 
 // snapshot returns the state of the breaker.

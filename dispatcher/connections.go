@@ -57,12 +57,12 @@ type idleConn struct {
 
 // connSlot is a delivery's right to one connection.
 type connSlot struct {
-	of            *connections
-	account       string
-	reportContact func(contact)  // reports to the breaker; nil once that is done, or if there is none
-	held          bool           // not returned yet
-	conn          *callback.Conn // nil: none came with it, or it was closed
-	dials         bool           // no connection came with it: a dial is counted until it has ended
+	of      *connections
+	account string
+	report  func(learnt error) // reports to the breaker; nil once that is done, or if there is none
+	held    bool               // not returned yet
+	conn    *callback.Conn     // nil: none came with it, or it was closed
+	dials   bool               // no connection came with it: a dial is counted until it has ended
 }
 
 func newConnections(limit int, b *breaker, changed chan<- struct{}) *connections {
@@ -80,12 +80,12 @@ func (c *connections) canStart(account string) bool {
 }
 
 // start begins a delivery, with a connection or the right to dial one. It is called under the lock.
-func (c *connections) start(account string, reportContact func(contact)) *connSlot {
+func (c *connections) start(account string, report func(learnt error)) *connSlot {
 	c.closeIdle(connIdle)
 	if c.distrusted.Load() {
 		c.closeIdle(0)
 	}
-	s := &connSlot{of: c, account: account, reportContact: reportContact, held: true}
+	s := &connSlot{of: c, account: account, report: report, held: true}
 	c.active++
 	c.slots++
 	if i := c.newestIdle(account); i >= 0 {
@@ -143,12 +143,12 @@ func (s *connSlot) closeConn() {
 	s.conn = nil
 }
 
-// release returns the slot, with its connection and what the delivery learnt about the receiver. A repeat is
-// harmless.
-func (s *connSlot) release(learnt contact) {
-	if s.reportContact != nil {
-		s.reportContact(learnt)
-		s.reportContact = nil
+// release returns the slot, with its connection and what the delivery learnt about the receiver (allow). A
+// repeat is harmless.
+func (s *connSlot) release(learnt error) {
+	if s.report != nil {
+		s.report(learnt)
+		s.report = nil
 	}
 	if !s.held {
 		return
@@ -162,7 +162,7 @@ func (s *connSlot) release(learnt contact) {
 	defer c.mu.Unlock()
 	s.held = false
 	c.slots--
-	if learnt == reached {
+	if learnt == nil {
 		c.pace.count()
 	}
 	if s.conn != nil {

@@ -93,20 +93,20 @@ func TestProbeWithoutADialDecidesNothing(t *testing.T) {
 	})
 	for range breakerTrips {
 		passed, _ := b.allow()
-		passed(missed)
+		passed(errMissed)
 	}
-	probe := func() (passed func(contact)) {
+	probe := func() (passed func(error)) {
 		natstest.Await(t, "a probe is let through", func() bool {
 			passed, _ = b.allow()
 			return passed != nil
 		})
 		return passed
 	}
-	probe()(untried)
+	probe()(errUntried)
 	if got := b.circuit.State(); got != gobreaker.StateHalfOpen {
 		t.Errorf("the breaker is %s after a probe that says nothing", got)
 	}
-	probe()(reached)
+	probe()(nil)
 	if got := b.circuit.State(); got != gobreaker.StateClosed {
 		t.Errorf("the breaker is %s after a probe that reached somebody", got)
 	}
@@ -152,7 +152,7 @@ func TestDialsGrowWithSuccess(t *testing.T) {
 	}
 	for range breakerTrips {
 		passed, _ := s.breaker.allow()
-		passed(missed)
+		passed(errMissed)
 	}
 	if got := dials(); got != 16 {
 		t.Errorf("%d dials at once while the breaker is open", got)
@@ -168,7 +168,7 @@ func TestWhatIsStoringIsBounded(t *testing.T) {
 	s := newConnections(d.c.Connections, newBreaker(d), make(chan struct{}, 1))
 	storing := 0
 	for storing < 2*maxStoring && s.canStart("a") {
-		s.start("a", nil).release(reached)
+		s.start("a", nil).release(nil)
 		storing++
 	}
 	if storing != 16+maxStoring {
@@ -195,7 +195,7 @@ func TestEveryPOSTCountsTowardsThePace(t *testing.T) {
 					slot.conn = &callback.Conn{}
 				}
 				s.slots++
-				slot.release(reached)
+				slot.release(nil)
 				time.Sleep(time.Millisecond) // of the bubble: it costs no time
 			}
 			if rate := s.rate(); rate < 500 || rate > 1500 {

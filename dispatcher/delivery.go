@@ -88,7 +88,8 @@ type attempt struct {
 // deliver takes one delivery as far as possible now, and releases its slot.
 func (d *shared) deliver(ctx context.Context, dl *delivery, slot *connSlot) {
 	a := &attempt{shared: d, delivery: dl, span: d.newSpan(dl.Completion)}
-	a.way = &connSender{d: d, account: dl.Account, target: dl.target, slot: slot, span: a.span}
+	a.way = &connSender{d: d, account: dl.Account, target: dl.target, slot: slot, span: a.span,
+		learnt: errUntried}
 	f := retryIn(failurePause)
 	defer func() {
 		if p := recover(); p != nil {

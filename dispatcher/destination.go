@@ -133,11 +133,11 @@ func (t *destination) take() (slot *connSlot, wait time.Duration) {
 	}
 	t.starting = dl
 	crashpoint.Reach(crashpoint.Taken)
-	reportContact, wait := t.breaker.allow()
-	if reportContact == nil && t.d.now().Before(t.d.giveUpAt(dl)) {
+	report, wait := t.breaker.allow()
+	if report == nil && t.d.now().Before(t.d.giveUpAt(dl)) {
 		return nil, wait
 	}
-	return t.connections.start(dl.Account, reportContact), 0
+	return t.connections.start(dl.Account, report), 0
 }
 
 // postpone returns the delivery that was taken and not started to JetStream.

@@ -52,13 +52,13 @@ type connSender struct {
 	span    *span
 
 	freeAddress func() // makes room at the receiver's address; nil: nothing to do
-	contact     contact
+	learnt      error  // about the receiver, as the breaker gets it
 }
 
 // acquire ensures a connection that is alive.
 func (s *connSender) acquire(ctx context.Context) *callback.NotSent {
 	if s.canReuse() {
-		s.contact = reached
+		s.learnt = nil
 		return nil
 	}
 	s.closeConn()
@@ -70,14 +70,14 @@ func (s *connSender) acquire(ctx context.Context) *callback.NotSent {
 	done(attribute.String("server.address", s.target.HostPort()))
 	s.slot.dialEnded(err == nil)
 	if err == nil {
-		s.slot.conn, s.freeAddress, s.contact = conn, leave, reached
+		s.slot.conn, s.freeAddress, s.learnt = conn, leave, nil
 		return nil
 	}
 	notSent, ok := errors.AsType[*callback.NotSent](err)
 	if !ok {
 		notSent = &callback.NotSent{Class: failure.Connect, Detail: err.Error(), Err: err}
 	}
-	if s.contact = contactOf(notSent.Class); s.contact == missed {
+	if s.learnt = contactOf(notSent.Class); errors.Is(s.learnt, errMissed) {
 		s.slot.of.breaker.recordFailure(notSent)
 	}
 	return notSent
@@ -118,7 +118,7 @@ func (s *connSender) closeConn() {
 
 func (s *connSender) release() {
 	s.leaveAddress()
-	s.slot.release(s.contact)
+	s.slot.release(s.learnt)
 }
 
 // leaveAddress releases the place at the receiver's address. A repeat is harmless.
