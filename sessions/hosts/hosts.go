@@ -79,15 +79,10 @@ type Report struct {
 	BackTo time.Time
 }
 
-// Source is the source of a report.
-type Source struct {
-	Pauses   *pauses.Store
-	Sessions *store.Store
-}
-
-// Report joins what the processes report with what is stored. Its error is natsconf.ErrUnavailable.
-func (s Source) Report(ctx context.Context, processes []fleet.Process) (Report, error) {
-	paused, err := s.Pauses.List(ctx)
+// NewReport joins what the processes report with what is stored. Its error is natsconf.ErrUnavailable.
+func NewReport(ctx context.Context, processes []fleet.Process, book *pauses.Store,
+	stored *store.Store) (Report, error) {
+	paused, err := book.List(ctx)
 	if err != nil {
 		return Report{}, err
 	}
@@ -98,10 +93,10 @@ func (s Source) Report(ctx context.Context, processes []fleet.Process) (Report, 
 	for _, seen := range fleet.Hosts(processes) {
 		r.host(seen.Host).Host = seen
 	}
-	if err := s.countDue(ctx, &r); err != nil {
+	if err := r.countDue(ctx, stored); err != nil {
 		return Report{}, err
 	}
-	s.explain(ctx, &r)
+	r.explain(ctx, stored)
 	slices.SortStableFunc(r.Hosts, func(a, b Host) int {
 		return cmp.Or(cmp.Compare(order[a.State()], order[b.State()]), cmp.Compare(b.Waits(), a.Waits()))
 	})
@@ -119,10 +114,10 @@ func (r *Report) host(name string) *Host {
 }
 
 // countDue counts the deliveries that are due, as far as it gets.
-func (s Source) countDue(ctx context.Context, r *Report) error {
+func (r *Report) countDue(ctx context.Context, stored *store.Store) error {
 	ctx, cancel := context.WithTimeout(ctx, dueWithin)
 	defer cancel()
-	found, err := s.Sessions.FindDeliveries(ctx, lists.DeliveryQuery{
+	found, err := stored.FindDeliveries(ctx, lists.DeliveryQuery{
 		States: []facts.DeliveryState{facts.DeliveryDue, facts.DeliveryClaimed}, Limit: maxDue,
 	})
 	if err != nil {
@@ -143,7 +138,7 @@ func (s Source) countDue(ctx context.Context, r *Report) error {
 }
 
 // explain reads why the newest due delivery was not sent, if no dispatcher knows.
-func (s Source) explain(ctx context.Context, r *Report) {
+func (r *Report) explain(ctx context.Context, stored *store.Store) {
 	reads := 0
 	for i := range r.Hosts {
 		h := &r.Hosts[i]
@@ -151,7 +146,7 @@ func (s Source) explain(ctx context.Context, r *Report) {
 			continue
 		}
 		reads++
-		s.Sessions.Explain(ctx, &h.newest)
+		stored.Explain(ctx, &h.newest)
 		if w := h.newest.Delivery.Waiting; w != nil {
 			h.Class, h.Detail, h.missed = string(w.Class), timeline.Cause(w.Class, w.Detail), true
 		}

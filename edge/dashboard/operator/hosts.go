@@ -22,7 +22,7 @@ import (
 
 // receivers reports where callbacks wait; every page that shows receiver hosts reads it here.
 func (h *Handler) receivers(ctx context.Context, all []fleet.Process) (hosts.Report, error) {
-	return hosts.Source{Pauses: h.Pauses, Sessions: h.Sessions}.Report(ctx, all)
+	return hosts.NewReport(ctx, all, h.Pauses, h.Sessions)
 }
 
 // lasting are the durations for which a host can be paused here; the command line accepts any.

@@ -42,7 +42,7 @@ func (h hostsListCmd) Run(ctx context.Context, c command.Console) error {
 			return err
 		}
 		book := pauses.NewStore(st.Conn, nil)
-		found, err := hosts.Source{Pauses: book, Sessions: st.Reader()}.Report(ctx, all)
+		found, err := hosts.NewReport(ctx, all, book, st.Reader())
 		if err != nil {
 			return err
 		}
