@@ -2,11 +2,15 @@ package api
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
-	"verifyd/edge/api/words"
+	"golang.org/x/text/language"
+
 	"verifyd/edge/problem"
-	"verifyd/edge/problem/fault"
 	"verifyd/edge/request"
 	"verifyd/sessions/proof"
 	"verifyd/sessions/urlpolicy"
@@ -53,8 +57,8 @@ func decodeVerification(body []byte, callbacks Callbacks) (verification, []probl
 		platformUserID: m.text("platform_user_id", true),
 		guildID:        m.text("guild_id", false),
 		callback:       m.url("callback_url", callbacks),
-		reference:      m.checked("reference", words.CheckReference),
-		locale:         m.checked("locale", words.CheckLocale),
+		reference:      m.checked("reference", checkReference),
+		locale:         m.checked("locale", checkLocale),
 		displayName:    m.text("display_name", false),
 		groupName:      m.text("group_name", false),
 	}
@@ -72,10 +76,10 @@ func (m members) text(name string, required bool) string {
 	switch {
 	case !ok:
 	case len(s) > MaxFieldBytes:
-		m.Faultf(name, fault.Length, "the field has %d bytes; it may have up to %d as UTF-8", len(s),
+		m.Faultf(name, problem.FaultLength, "the field has %d bytes; it may have up to %d as UTF-8", len(s),
 			MaxFieldBytes)
 	case s == "" && required:
-		m.Faultf(name, fault.Length, "the field is empty; it must have 1 to %d bytes", MaxFieldBytes)
+		m.Faultf(name, problem.FaultLength, "the field is empty; it must have 1 to %d bytes", MaxFieldBytes)
 	}
 	return s
 }
@@ -84,7 +88,7 @@ func (m members) text(name string, required bool) string {
 func (m members) level(name string) proof.Level {
 	s, ok := m.Text(name, false)
 	if ok && !proof.Level(s).Known() {
-		m.Faultf(name, fault.Value, "the field is %.40q; it must be one of %s", s, join(proof.Levels))
+		m.Faultf(name, problem.FaultValue, "the field is %.40q; it must be one of %s", s, join(proof.Levels))
 	}
 	return proof.Level(s)
 }
@@ -96,7 +100,7 @@ func (m members) checked(name string, check func(string) error) string {
 		return ""
 	}
 	if err := check(s); err != nil {
-		m.Faultf(name, fault.Value, "%s", err)
+		m.Faultf(name, problem.FaultValue, "%s", err)
 	}
 	return s
 }
@@ -115,4 +119,45 @@ func (m members) url(name string, callbacks Callbacks) urlpolicy.URL {
 		m.Faultf(name, urlpolicy.CodeSyntax, "the field is not an absolute https URL")
 	}
 	return u
+}
+
+const (
+	// maxReferenceBytes has room for an id with a prefix, and none for a document.
+	maxReferenceBytes = 128
+	// maxLocaleBytes is the length that RFC 5646 §4.4.1 asks implementations to have room for.
+	maxLocaleBytes = 35
+)
+
+// checkReference returns what is wrong with a reference; nil: nothing. Empty is right: there is none.
+func checkReference(s string) error {
+	if len(s) > maxReferenceBytes {
+		return fmt.Errorf("the field has %d bytes; it may have up to %d as UTF-8", len(s), maxReferenceBytes)
+	}
+	for at, r := range s {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return fmt.Errorf("byte %d begins U+%04X, which is not printable; it may hold letters, marks, "+
+				"digits, punctuation, symbols and plain spaces", at, r)
+		}
+	}
+	return nil
+}
+
+// checkLocale returns what is wrong with a locale; nil: nothing. A tag of an unknown language is valid as
+// long as it is well-formed (RFC 5646 §2.2.9).
+func checkLocale(s string) error {
+	_, err := language.Parse(s)
+	var unknown language.ValueError // of a subtag, which is well-formed
+	switch {
+	case len(s) > maxLocaleBytes:
+		return fmt.Errorf("the field has %d bytes; a language tag has up to %d", len(s), maxLocaleBytes)
+	case s == "":
+		return errors.New("the field is empty; leave it out, or write a BCP 47 language tag such as " +
+			"de or pt-BR")
+	case strings.Contains(s, "_"): // which Parse takes for a hyphen
+		return fmt.Errorf("%q is not a BCP 47 language tag: it has hyphens where this has "+
+			"underscores, as in pt-BR", s)
+	case err != nil && !errors.As(err, &unknown):
+		return fmt.Errorf("%q is not a BCP 47 language tag, such as de or pt-BR", s)
+	}
+	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/export"
 	"verifyd/edge/problem"
-	"verifyd/edge/problem/fault"
 	"verifyd/edge/request"
 	"verifyd/edge/web"
 	"verifyd/sessions"
@@ -46,7 +45,7 @@ func (a *api) level(who account.Principal, v verification) (proof.Level, *proble
 	default:
 		return asked, nil
 	}
-	f.Field, f.Code = "binding", fault.Value
+	f.Field, f.Code = "binding", problem.FaultValue
 	return "", request.Invalid(f)
 }
 
@@ -76,7 +75,7 @@ func (m members) code(name string) string {
 	}
 	code, ok := proof.ParseCode(s)
 	if !ok {
-		m.Faultf(name, fault.Value, "the field is not a code; it must be the %d letters and digits "+
+		m.Faultf(name, problem.FaultValue, "the field is not a code; it must be the %d letters and digits "+
 			"that the sign-in page shows, in any case, with or without spaces and hyphens", proof.CodeLength)
 	}
 	return code

@@ -11,7 +11,6 @@ import (
 
 	"verifyd/edge/limit"
 	"verifyd/edge/problem"
-	"verifyd/edge/problem/fault"
 	"verifyd/edge/request"
 	"verifyd/natsconf"
 	"verifyd/natsconf/natstest"
@@ -169,7 +168,7 @@ func TestBadIdempotencyKeys(t *testing.T) {
 		p := wantProblem(t, s.do(t, http.MethodPost, pathInit, goodBody, header...),
 			problem.CodeInvalidRequest)
 		if len(p.Errors) != 1 || p.Errors[0].Field != "Idempotency-Key" ||
-			p.Errors[0].Code != fault.Header {
+			p.Errors[0].Code != problem.FaultHeader {
 			t.Errorf("%s: errors = %+v", name, p.Errors)
 		}
 	}

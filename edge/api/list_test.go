@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"verifyd/edge/problem"
-	"verifyd/edge/problem/fault"
 	"verifyd/edge/web"
 	"verifyd/sessions"
 	"verifyd/sessions/lists"
@@ -133,7 +132,7 @@ func TestBadLists(t *testing.T) {
 		"?platform_user_id=" + strings.Repeat("x", 1025): "platform_user_id", "?a=%zz": "",
 	} {
 		p := wantProblem(t, s.list(t, acmeKey, query), problem.CodeInvalidRequest)
-		if len(p.Errors) != 1 || p.Errors[0].Field != field || p.Errors[0].Code != fault.Parameter {
+		if len(p.Errors) != 1 || p.Errors[0].Field != field || p.Errors[0].Code != problem.FaultParameter {
 			t.Errorf("%s: errors = %+v", query, p.Errors)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 
 	"verifyd/edge/export"
 	"verifyd/edge/problem"
-	"verifyd/edge/problem/fault"
 	"verifyd/sessions"
 )
 
@@ -127,8 +126,8 @@ func TestBadReferencesAndLocales(t *testing.T) {
 	} {
 		doc := wantProblem(t, s.init(t, `{`+good+body+`}`), problem.CodeInvalidRequest)
 		if len(doc.Errors) != 1 || !strings.Contains(doc.Errors[0].Detail, says) ||
-			!strings.Contains(body, `"`+doc.Errors[0].Field+`"`) || doc.Errors[0].Code != fault.Value &&
-			doc.Errors[0].Code != fault.Type {
+			!strings.Contains(body, `"`+doc.Errors[0].Field+`"`) || doc.Errors[0].Code != problem.FaultValue &&
+			doc.Errors[0].Code != problem.FaultType {
 			t.Errorf("%s: %+v, which does not say %q", body, doc.Errors, says)
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"verifyd/edge/problem"
-	"verifyd/edge/problem/fault"
 	"verifyd/edge/request"
 	"verifyd/edge/web"
 	"verifyd/sessions"
@@ -48,7 +47,7 @@ func waitOf(q url.Values) (time.Duration, *problem.Problem) {
 
 // badParameter is a fault of the query.
 func badParameter(name, detail string) *problem.Problem {
-	return request.Invalid(problem.Fault{Field: name, Code: fault.Parameter, Detail: detail})
+	return request.Invalid(problem.Fault{Field: name, Code: problem.FaultParameter, Detail: detail})
 }
 
 // await returns a session's view once its state or its delivery's differs from the given one, or the wait is

@@ -4,8 +4,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-
-	"verifyd/edge/apidoc/samples"
 )
 
 // view is what the page's template is given.
@@ -28,7 +26,7 @@ type operation struct {
 	Parameters                             []field
 	Body                                   []field
 	BodyExample                            string
-	Samples                                []samples.Sample
+	Samples                                []sample
 	Responses                              []response
 }
 
@@ -61,7 +59,7 @@ func newView(root node, base string) view {
 				if slices.Contains(methods, m.name) && m.value.get("tags").items()[0].text() == g.Name {
 					shared := path.value.get("parameters").items()
 					o := newOperation(strings.ToUpper(m.name), path.name, m.value, shared)
-					o.Samples = samples.Of(callOf(base, o, m.value, shared))
+					o.Samples = samplesOf(callOf(base, o, m.value, shared))
 					g.Operations = append(g.Operations, o)
 				}
 			}
@@ -75,8 +73,8 @@ func newView(root node, base string) view {
 }
 
 // callOf is an operation as somebody would call it: with the examples of what its path and its body hold.
-func callOf(base string, o operation, n node, shared []node) samples.Call {
-	c := samples.Call{Method: o.Method, URL: base + o.Path, Keyed: n.get("security").missing(),
+func callOf(base string, o operation, n node, shared []node) call {
+	c := call{Method: o.Method, URL: base + o.Path, Keyed: n.get("security").missing(),
 		Body: o.BodyExample}
 	for _, p := range slices.Concat(shared, n.get("parameters").items()) {
 		if p.get("in").text() == "path" {

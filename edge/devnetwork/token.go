@@ -8,8 +8,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"verifyd/edge/web"
 
-	"verifyd/edge/ownname"
 	shared "verifyd/edge/page"
 )
 
@@ -32,7 +32,7 @@ func (p *Provider) routes() http.Handler {
 	})
 	// A client that reaches it can sign in as anybody: a foreign page must not, under a name that it made
 	// resolve here.
-	return ownname.Only([]string{p.host()}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	return web.OnlyOwnNames([]string{p.host()}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		drawProblem(w, http.StatusMisdirectedRequest,
 			"This network is not called by the name in the address. Sign-ins start at the service that "+
 				"sends you here.")

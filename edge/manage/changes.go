@@ -5,7 +5,6 @@ import (
 
 	"verifyd/edge/account/accountstore"
 	"verifyd/edge/problem"
-	"verifyd/edge/problem/fault"
 	"verifyd/edge/request"
 	"verifyd/sessions/proof"
 	"verifyd/sessions/urlpolicy"
@@ -25,7 +24,7 @@ func (h accountCalls) changeAccount(c call) (answer, *problem.Problem) {
 		return answer{}, p
 	}
 	if len(changes) == 0 {
-		return answer{}, request.Invalid(problem.Fault{Code: fault.Missing,
+		return answer{}, request.Invalid(problem.Fault{Code: problem.FaultMissing,
 			Detail: "the body changes nothing; give at least one member"})
 	}
 	for _, change := range changes {
@@ -47,7 +46,7 @@ func (h accountCalls) changesOf(m *request.Members) (changes []func(call) error)
 	name, renamed := m.Text("name", false)
 	granted, asked := m.Flag("grant_name")
 	if asked && !renamed {
-		m.Faultf("grant_name", fault.Value, "it is only allowed with name")
+		m.Faultf("grant_name", problem.FaultValue, "it is only allowed with name")
 	}
 	add(renamed, func(c call) error {
 		_, err := h.Accounts.RenameAccount(c.ctx(), c.by, c.account(), name, granted)
@@ -78,7 +77,7 @@ func (h accountCalls) addService(m *request.Members, add func(bool, func(call) e
 	disabled, given := m.Flag("disabled")
 	reason, withReason := m.Text("disabled_reason", false)
 	if withReason && !disabled {
-		m.Faultf("disabled_reason", fault.Value, "it is only allowed with disabled: true")
+		m.Faultf("disabled_reason", problem.FaultValue, "it is only allowed with disabled: true")
 	}
 	add(given && disabled, func(c call) error {
 		_, err := h.Accounts.Disable(c.ctx(), c.by, c.account(), reason)
@@ -98,7 +97,7 @@ func noticeURL(m *request.Members) (to urlpolicy.URL, given bool) {
 	}
 	to, err := urlpolicy.ParseNamed(text)
 	if f, ok := errors.AsType[*urlpolicy.Fault](err); ok {
-		m.Faultf("notice_url", fault.Value, "%s", f.Detail)
+		m.Faultf("notice_url", problem.FaultValue, "%s", f.Detail)
 	}
 	return to, err == nil
 }
@@ -120,7 +119,7 @@ func textOrNull(m *request.Members, name string) (text string, given bool) {
 	}
 	text, given = m.Text(name, false)
 	if given && text == "" {
-		m.Faultf(name, fault.Length, "the field is empty; send null to remove the value")
+		m.Faultf(name, problem.FaultLength, "the field is empty; send null to remove the value")
 		return "", false
 	}
 	return text, given
@@ -133,7 +132,7 @@ func intOrNull(m *request.Members, name string) (n int64, given bool) {
 	}
 	n, given = m.Int(name)
 	if given && n < 1 {
-		m.Faultf(name, fault.Value, "the field is %d; it must be 1 or more, or null to remove the value", n)
+		m.Faultf(name, problem.FaultValue, "the field is %d; it must be 1 or more, or null to remove the value", n)
 		return 0, false
 	}
 	return n, given

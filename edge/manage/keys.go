@@ -11,7 +11,6 @@ import (
 	"verifyd/edge/account/grant"
 	"verifyd/edge/limit"
 	"verifyd/edge/problem"
-	"verifyd/edge/problem/fault"
 	"verifyd/edge/request"
 	"verifyd/edge/web"
 	"verifyd/natsconf"
@@ -185,13 +184,13 @@ func keyOptions(m *request.Members) (o account.KeyOptions) {
 	o.Name, _ = m.Text("name", false)
 	mode, given := m.Text("mode", false)
 	if given && mode != "live" && mode != "test" {
-		m.Faultf("mode", fault.Value, "the field is %.40q; it must be live or test", mode)
+		m.Faultf("mode", problem.FaultValue, "the field is %.40q; it must be live or test", mode)
 	}
 	o.Test = mode == "test"
 	if text, given := textOrNull(m, "expires_at"); given && text != "" {
 		at, err := time.Parse(time.RFC3339, text)
 		if err != nil {
-			m.Faultf("expires_at", fault.Value,
+			m.Faultf("expires_at", problem.FaultValue,
 				"the field is not an instant; write it as in 2027-01-31T12:00:00Z")
 		}
 		o.ExpiresAt = at
@@ -199,14 +198,14 @@ func keyOptions(m *request.Members) (o account.KeyOptions) {
 	if text, given := textOrNull(m, "rate_limit"); given && text != "" {
 		rate, err := limit.ParseRate(text)
 		if err != nil {
-			m.Faultf("rate_limit", fault.Value, "%.200s", err.Error())
+			m.Faultf("rate_limit", problem.FaultValue, "%.200s", err.Error())
 		}
 		o.RateLimit = rate
 	}
 	policy, _ := textOrNull(m, "policy")
 	o.Policy = sessions.Policy(policy)
 	if policy != "" && o.Policy != sessions.PolicyOnce && o.Policy != sessions.PolicyAtLeastOnce {
-		m.Faultf("policy", fault.Value, "the field is %.40q; it must be %s or %s", policy,
+		m.Faultf("policy", problem.FaultValue, "the field is %.40q; it must be %s or %s", policy,
 			sessions.PolicyOnce, sessions.PolicyAtLeastOnce)
 	}
 	return o

@@ -9,8 +9,6 @@ import (
 	"verifyd/edge/account/accountstore"
 	"verifyd/edge/account/input"
 	"verifyd/edge/problem"
-	"verifyd/edge/problem/fault"
-	"verifyd/edge/problem/management"
 	"verifyd/edge/request"
 )
 
@@ -20,33 +18,33 @@ var kinds = []struct {
 	code   problem.Code
 	detail string // empty: the error's own text
 }{
-	{account.ErrNoAccount, management.AccountNotFound,
+	{account.ErrNoAccount, problem.CodeAccountNotFound,
 		"There is no account with this id; accounts are named by their id, and GET /manage/accounts?name= " +
 			"finds it."},
-	{account.ErrNoKey, management.APIKeyNotFound, "The account has no API key with this id."},
-	{account.ErrNoMember, management.MemberNotFound, "The account has no such member."},
-	{account.ErrNoInvite, management.InviteNotFound,
+	{account.ErrNoKey, problem.CodeAPIKeyNotFound, "The account has no API key with this id."},
+	{account.ErrNoMember, problem.CodeMemberNotFound, "The account has no such member."},
+	{account.ErrNoInvite, problem.CodeInviteNotFound,
 		"The account has no such invite: it was accepted or withdrawn."},
-	{account.ErrAccountExists, management.AccountExists, ""},
-	{account.ErrRolled, management.StateConflict, ""},
-	{account.ErrKeyEnded, management.StateConflict, ""},
-	{account.ErrRotating, management.StateConflict, ""},
-	{account.ErrNotRotating, management.StateConflict, ""},
-	{account.ErrLastOwner, management.StateConflict, ""},
-	{account.ErrAlreadyMember, management.StateConflict, ""},
-	{account.ErrFull, management.StateConflict, ""},
-	{accountstore.ErrDeletionAsked, management.StateConflict,
+	{account.ErrAccountExists, problem.CodeAccountExists, ""},
+	{account.ErrRolled, problem.CodeStateConflict, ""},
+	{account.ErrKeyEnded, problem.CodeStateConflict, ""},
+	{account.ErrRotating, problem.CodeStateConflict, ""},
+	{account.ErrNotRotating, problem.CodeStateConflict, ""},
+	{account.ErrLastOwner, problem.CodeStateConflict, ""},
+	{account.ErrAlreadyMember, problem.CodeStateConflict, ""},
+	{account.ErrFull, problem.CodeStateConflict, ""},
+	{accountstore.ErrDeletionAsked, problem.CodeStateConflict,
 		"The deletion of the account was requested; restore it first."},
-	{access.ErrNotAllowed, management.TokenInvalid,
+	{access.ErrNotAllowed, problem.CodeTokenInvalid,
 		"This operator token was revoked, or expired, while the request was in progress."},
 }
 
 // refusal returns the problem for an error of a change or a read.
 func refusal(err error) *problem.Problem {
 	if e, ok := errors.AsType[*input.Error](err); ok {
-		f := problem.Fault{Field: e.Field, Code: fault.Value, Detail: e.Detail}
+		f := problem.Fault{Field: e.Field, Code: problem.FaultValue, Detail: e.Detail}
 		p := request.Invalid(f)
-		p.Code, p.Cause = management.InvalidValue, err
+		p.Code, p.Cause = problem.CodeInvalidValue, err
 		return p
 	}
 	for _, k := range kinds {
@@ -88,7 +86,7 @@ func (c call) body(names ...string) (*request.Members, *problem.Problem) {
 func (c call) query() (*request.Parameters, *problem.Problem) {
 	values, err := url.ParseQuery(c.http.URL.RawQuery)
 	if err != nil {
-		return nil, request.Invalid(problem.Fault{Code: fault.Parameter,
+		return nil, request.Invalid(problem.Fault{Code: problem.FaultParameter,
 			Detail: "the query is not of the form name=value&name=value, percent-encoded"})
 	}
 	return &request.Parameters{Values: values}, nil

@@ -16,7 +16,6 @@ import (
 	"verifyd/edge/page"
 	"verifyd/edge/places"
 	"verifyd/edge/problem"
-	"verifyd/edge/problem/management"
 	"verifyd/edge/request"
 	"verifyd/edge/web"
 )
@@ -93,7 +92,7 @@ func (h *Handler) answer(o operation, r *http.Request) (answer, *problem.Problem
 	}
 	event.Key = token.Token
 	if !token.Allows(o.scope) {
-		return answer{}, &problem.Problem{Code: management.ScopeMissing,
+		return answer{}, &problem.Problem{Code: problem.CodeScopeMissing,
 			Detail: "This requires the scope " + string(o.scope) + ", which the token " + token.Token +
 				" does not have. Scopes do not change: create another token, with verifyd operator token " +
 				"create."}
@@ -112,7 +111,7 @@ func (h *Handler) answer(o operation, r *http.Request) (answer, *problem.Problem
 // the reason; a valid token is never refused because of others at its address.
 func (h *Handler) authorize(ctx context.Context, r *http.Request) (grant.Grant, *problem.Problem) {
 	token, p := h.identify(ctx, r)
-	if p != nil && (p.Code == management.TokenMissing || p.Code == management.TokenInvalid) {
+	if p != nil && (p.Code == problem.CodeTokenMissing || p.Code == problem.CodeTokenInvalid) {
 		p = request.Refuse(h.FailedKeys, r, h.Now(), p)
 	}
 	return token, p
@@ -121,10 +120,10 @@ func (h *Handler) authorize(ctx context.Context, r *http.Request) (grant.Grant, 
 func (h *Handler) identify(ctx context.Context, r *http.Request) (grant.Grant, *problem.Problem) {
 	secret, detail := request.Bearer(r.Header, "an operator token", "<TOKEN>")
 	if detail != "" {
-		return grant.Grant{}, &problem.Problem{Code: management.TokenMissing, Detail: detail}
+		return grant.Grant{}, &problem.Problem{Code: problem.CodeTokenMissing, Detail: detail}
 	}
 	refuse := func(detail string) (grant.Grant, *problem.Problem) {
-		return grant.Grant{}, &problem.Problem{Code: management.TokenInvalid, Detail: detail}
+		return grant.Grant{}, &problem.Problem{Code: problem.CodeTokenInvalid, Detail: detail}
 	}
 	token, err := h.Accounts.Token(ctx, secret)
 	switch {

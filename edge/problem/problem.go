@@ -6,8 +6,6 @@ import (
 	"maps"
 	"net/http"
 	"time"
-
-	"verifyd/edge/problem/management"
 )
 
 // Code names a kind of problem. Codes are part of the public interface and never change their meaning.
@@ -75,20 +73,6 @@ type kind struct {
 	title  string
 }
 
-// managing has the problems that only the management interface uses.
-var managing = map[Code]kind{
-	management.TokenMissing:    {http.StatusUnauthorized, "An operator token is required"},
-	management.TokenInvalid:    {http.StatusUnauthorized, "The operator token is not valid"},
-	management.ScopeMissing:    {http.StatusForbidden, "The operator token lacks a scope"},
-	management.AccountNotFound: {http.StatusNotFound, "There is no such account"},
-	management.APIKeyNotFound:  {http.StatusNotFound, "There is no such API key"},
-	management.MemberNotFound:  {http.StatusNotFound, "There is no such member"},
-	management.InviteNotFound:  {http.StatusNotFound, "There is no such invite"},
-	management.AccountExists:   {http.StatusConflict, "The name is taken"},
-	management.StateConflict:   {http.StatusConflict, "The state does not allow this"},
-	management.InvalidValue:    {http.StatusUnprocessableEntity, "A value is not accepted"},
-}
-
 // problems has all others.
 var problems = map[Code]kind{
 	CodeInvalidRequest: {http.StatusBadRequest, "The request is not valid"},
@@ -149,7 +133,7 @@ func (c Code) Title() string { return c.kind().title }
 type Fault struct {
 	// the member's, header's or query parameter's name; empty if the body as a whole is meant
 	Field  string `json:"field"`
-	Code   string `json:"code"`   // a code of package fault or urlpolicy
+	Code   string `json:"code"`   // one of the Fault codes, or one of package urlpolicy
 	Detail string `json:"detail"` // what is wrong and what would be valid, in lower case, without a full stop
 }
 

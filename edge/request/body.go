@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"verifyd/edge/problem"
-	"verifyd/edge/problem/fault"
 	"verifyd/edge/web"
 )
 
@@ -38,7 +37,7 @@ func Body(r *http.Request) ([]byte, *problem.Problem) {
 		return nil, &problem.Problem{Code: problem.CodeInvalidRequest,
 			Detail: "The body ended before its announced length.",
 			Faults: []problem.Fault{
-				{Code: fault.Syntax, Detail: "the body ends before its announced length"},
+				{Code: problem.FaultSyntax, Detail: "the body ends before its announced length"},
 			}}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"verifyd/edge/problem"
-	"verifyd/edge/problem/fault"
 )
 
 const (
@@ -30,7 +29,7 @@ func IdempotencyKey(h http.Header) (string, *problem.Problem) {
 		return "", nil
 	}
 	bad := func(format string, args ...any) (string, *problem.Problem) {
-		f := problem.Fault{Field: headerIdempotencyKey, Code: fault.Header,
+		f := problem.Fault{Field: headerIdempotencyKey, Code: problem.FaultHeader,
 			Detail: fmt.Sprintf(format, args...)}
 		return "", Invalid(f)
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"verifyd/edge/problem"
-	"verifyd/edge/problem/fault"
 )
 
 // Members holds the raw members of the body, and collects what is wrong with them.
@@ -28,13 +27,13 @@ func ReadMembers(body []byte) (*Members, *problem.Fault) {
 	value, err := dec.ReadValue()
 	switch {
 	case errors.Is(err, io.EOF):
-		return nil, &problem.Fault{Code: fault.Syntax,
+		return nil, &problem.Fault{Code: problem.FaultSyntax,
 			Detail: "the body is empty; it must be a JSON object"}
 	case err != nil:
 		return nil, syntaxFault(body, err)
 	case value.Kind() != jsontext.KindBeginObject:
 		return nil, &problem.Fault{
-			Code:   fault.Type,
+			Code:   problem.FaultType,
 			Detail: "the body is JSON but not an object; it must start with { and end with }",
 		}
 	}
@@ -45,7 +44,7 @@ func ReadMembers(body []byte) (*Members, *problem.Fault) {
 	end := dec.InputOffset()
 	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
 		return nil, &problem.Fault{
-			Code: fault.Trailing, Detail: fmt.Sprintf(
+			Code: problem.FaultTrailing, Detail: fmt.Sprintf(
 				"after the object, from byte %d on, nothing but white space may follow", end),
 		}
 	}
@@ -55,23 +54,23 @@ func ReadMembers(body []byte) (*Members, *problem.Fault) {
 func syntaxFault(body []byte, err error) *problem.Fault {
 	var s *jsontext.SyntacticError
 	if !errors.As(err, &s) {
-		return &problem.Fault{Code: fault.Syntax, Detail: "the body is not JSON"}
+		return &problem.Fault{Code: problem.FaultSyntax, Detail: "the body is not JSON"}
 	}
 	f := &problem.Fault{Field: memberOf(s.JSONPointer)}
 	switch {
 	case bytes.HasPrefix(body, []byte("\ufeff")):
-		f.Code, f.Detail = fault.Syntax,
+		f.Code, f.Detail = problem.FaultSyntax,
 			"the body begins with a byte order mark (U+FEFF); leave it out (RFC 8259 §8.1)"
 	case errors.Is(err, jsontext.ErrDuplicateName):
-		f.Code, f.Detail = fault.Duplicate, "the name occurs twice in one object; each may occur once"
+		f.Code, f.Detail = problem.FaultDuplicate, "the name occurs twice in one object; each may occur once"
 	case onlyEncoding(body, s.ByteOffset):
-		f.Code = fault.Encoding
+		f.Code = problem.FaultEncoding
 		f.Detail = fmt.Sprintf("at or after byte %d is text that is not UTF-8, or half of a surrogate "+
 			"pair (\\ud800 to \\udfff)", s.ByteOffset)
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		f.Code, f.Detail = fault.Syntax, "the body ends in the middle of its JSON"
+		f.Code, f.Detail = problem.FaultSyntax, "the body ends in the middle of its JSON"
 	default:
-		f.Code, f.Detail = fault.Syntax,
+		f.Code, f.Detail = problem.FaultSyntax,
 			fmt.Sprintf("the body is not JSON (RFC 8259) at or after byte %d", s.ByteOffset)
 	}
 	return f
@@ -134,21 +133,21 @@ func (m *Members) Text(name string, required bool) (s string, ok bool) {
 	value, given := m.values[name]
 	if !given {
 		if required {
-			m.Faultf(name, fault.Missing, "the field is required%s", m.hint(name))
+			m.Faultf(name, problem.FaultMissing, "the field is required%s", m.hint(name))
 		}
 		return "", false
 	}
 	switch kind := value.Kind(); {
 	case kind == jsontext.KindNull && !required:
-		m.Faultf(name, fault.Type, "the field is null; leave it out, or it must be a string")
+		m.Faultf(name, problem.FaultType, "the field is null; leave it out, or it must be a string")
 		return "", false
 	case kind != jsontext.KindString:
-		m.Faultf(name, fault.Type, "the field is %s; it must be a string", kindWord(kind))
+		m.Faultf(name, problem.FaultType, "the field is %s; it must be a string", kindWord(kind))
 		return "", false
 	}
 	text, err := jsontext.AppendUnquote(nil, value)
 	if err != nil {
-		m.Faultf(name, fault.Syntax, "the field is not a JSON string")
+		m.Faultf(name, problem.FaultSyntax, "the field is not a JSON string")
 		return "", false
 	}
 	return string(text), true

@@ -4,14 +4,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"verifyd/edge/problem/fault"
+	"verifyd/edge/problem"
 )
 
 // Misspelt notes a fault for every member whose name is not this one, but is probably meant to be.
 func (m *Members) Misspelt(name string) {
 	for _, other := range m.lookalikes(name) {
-		m.Faultf(other, fault.Unknown, "there is no such field; did you mean %s?", name)
+		m.Faultf(other, problem.FaultUnknown, "there is no such field; did you mean %s?", name)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"verifyd/edge/problem"
-	"verifyd/edge/problem/fault"
 )
 
 // Parameters reads a query's parameters, and collects what is wrong with them.
@@ -22,7 +21,7 @@ type Parameters struct {
 // Faultf notes what is wrong with a parameter.
 func (p *Parameters) Faultf(name, format string, args ...any) {
 	p.faults = append(p.faults, problem.Fault{
-		Field: name, Code: fault.Parameter, Detail: fmt.Sprintf(format, args...),
+		Field: name, Code: problem.FaultParameter, Detail: fmt.Sprintf(format, args...),
 	})
 }
 

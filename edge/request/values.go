@@ -3,11 +3,10 @@ package request
 import (
 	"slices"
 	"strings"
+	"verifyd/edge/problem"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-
-	"verifyd/edge/problem/fault"
 )
 
 // Only notes a fault for every member whose name is not one of these, in the order of their names.
@@ -24,7 +23,7 @@ func (m *Members) Only(names ...string) {
 		if len(shown) > MaxShownName {
 			shown = ""
 		}
-		m.Faultf(shown, fault.Unknown, "there is no such field; the fields are %s", strings.Join(names, ", "))
+		m.Faultf(shown, problem.FaultUnknown, "there is no such field; the fields are %s", strings.Join(names, ", "))
 	}
 }
 
@@ -42,7 +41,7 @@ func (m *Members) Flag(name string) (is, given bool) {
 		return false, false
 	}
 	if kind := value.Kind(); kind != jsontext.KindTrue && kind != jsontext.KindFalse {
-		m.Faultf(name, fault.Type, "the field is %s; it must be true or false", kindWord(kind))
+		m.Faultf(name, problem.FaultType, "the field is %s; it must be true or false", kindWord(kind))
 		return false, false
 	}
 	return value.Kind() == jsontext.KindTrue, true
@@ -55,11 +54,11 @@ func (m *Members) Int(name string) (n int64, given bool) {
 		return 0, false
 	}
 	if kind := value.Kind(); kind != jsontext.KindNumber {
-		m.Faultf(name, fault.Type, "the field is %s; it must be a whole number", kindWord(kind))
+		m.Faultf(name, problem.FaultType, "the field is %s; it must be a whole number", kindWord(kind))
 		return 0, false
 	}
 	if err := json.Unmarshal(value, &n); err != nil {
-		m.Faultf(name, fault.Value, "the field is %.40s; it must be a whole number of at most 19 digits",
+		m.Faultf(name, problem.FaultValue, "the field is %.40s; it must be a whole number of at most 19 digits",
 			value)
 		return 0, false
 	}

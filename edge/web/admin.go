@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"verifyd/edge/ownname"
 	"verifyd/edge/problem"
 )
 
@@ -74,7 +73,7 @@ func NewAdmin(checks []Check, metrics prometheus.Gatherer, levels Levels, names 
 	mux.HandleFunc("GET "+pathPprof+"trace", pprof.Trace)
 	outer := http.NewServeMux()
 	outer.HandleFunc("GET "+pathLive, live) // a load balancer asks by any name, and learns nothing but this
-	outer.Handle("/", ownname.Only(names, http.HandlerFunc(otherName), mux))
+	outer.Handle("/", OnlyOwnNames(names, http.HandlerFunc(otherName), mux))
 	return outer
 }
 

@@ -12,8 +12,8 @@ import (
 	"verifyd/edge/account"
 	"verifyd/edge/account/access"
 	"verifyd/edge/client/manage"
-	"verifyd/edge/places"
 	handler "verifyd/edge/manage"
+	"verifyd/edge/places"
 	"verifyd/natsconf"
 	"verifyd/natsconf/fleet"
 )

@@ -1,4 +1,4 @@
-package ownname
+package web
 
 import (
 	"net/http"
@@ -8,7 +8,7 @@ import (
 
 func TestOnlyOwnNamesAreAnswered(t *testing.T) {
 	const yes, no = http.StatusOK, http.StatusMisdirectedRequest
-	h := Only([]string{"Metrics.Internal", "edge-1:9090"},
+	h := OnlyOwnNames([]string{"Metrics.Internal", "edge-1:9090"},
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(no) }),
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(yes) }))
 	for host, want := range map[string]int{

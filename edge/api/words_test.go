@@ -1,10 +1,8 @@
-package words_test
+package api
 
 import (
 	"strings"
 	"testing"
-
-	"verifyd/edge/api/words"
 )
 
 func TestReferences(t *testing.T) {
@@ -12,7 +10,7 @@ func TestReferences(t *testing.T) {
 	for _, right := range []string{
 		"", "order 4711", "#1/ä-漢字-🙂", strings.Repeat("x", 128), "e\u0301", `<b>"&`,
 	} {
-		if err := words.CheckReference(right); err != nil {
+		if err := checkReference(right); err != nil {
 			t.Errorf("%q: %v", right, err)
 		}
 	}
@@ -26,7 +24,7 @@ func TestReferences(t *testing.T) {
 		"a\u00a0b":                    "U+00A0",
 		"\xff":                        "U+FFFD",
 	} {
-		err := words.CheckReference(wrong)
+		err := checkReference(wrong)
 		if err == nil || !strings.Contains(strings.Replace(err.Error(), "the field", "it", 1), says) {
 			t.Errorf("%q: %v, which does not say %q", wrong, err, says)
 		}
@@ -40,7 +38,7 @@ func TestLocales(t *testing.T) {
 		"sl-rozaj-biske", "x-whatever", "en-u-ca-gregory",
 		"i-klingon", "und", "qaa-ZZ",
 	} {
-		if err := words.CheckLocale(right); err != nil {
+		if err := checkLocale(right); err != nil {
 			t.Errorf("%q: %v", right, err)
 		}
 	}
@@ -49,7 +47,7 @@ func TestLocales(t *testing.T) {
 		"en-\x00",
 		strings.Repeat("de-", 20) + "de",
 	} {
-		if err := words.CheckLocale(wrong); err == nil || len(err.Error()) > 200 {
+		if err := checkLocale(wrong); err == nil || len(err.Error()) > 200 {
 			t.Errorf("%q: %v", wrong, err)
 		}
 	}

@@ -1,7 +1,4 @@
-// Package samples writes a call of the interface as a program in each language, from one description. A
-// program uses only what the language brings, so that it runs as it is. The key comes from the environment,
-// as VERIFYD_API_KEY.
-package samples
+package apidoc
 
 import (
 	"fmt"
@@ -10,20 +7,21 @@ import (
 	"strings"
 )
 
-// Call is a request.
-type Call struct {
+// call is a request, which is written as a program in each language, from one description. A program uses only
+// what the language brings, so that it runs as it is. The key comes from the environment, as VERIFYD_API_KEY.
+type call struct {
 	Method, URL string
 	Keyed       bool   // it takes an API key
 	Body        string // JSON; empty: none
 	Stream      bool   // the answer goes on, line by line
 }
 
-// Sample is a program that makes a call and prints the status and the body of the answer.
-type Sample struct{ ID, Language, Text string }
+// sample is a program that makes a call and prints the status and the body of the answer.
+type sample struct{ ID, Language, Text string }
 
-// Of returns the samples of a call, in the order in which they are shown.
-func Of(c Call) []Sample {
-	return []Sample{
+// samplesOf returns the samples of a call, in the order in which they are shown.
+func samplesOf(c call) []sample {
+	return []sample{
 		{"curl", "curl", c.curl()}, {"go", "Go", c.golang()}, {"javascript", "JavaScript", c.javascript()},
 		{"python", "Python", c.python()}, {"php", "PHP", c.php()}, {"ruby", "Ruby", c.ruby()},
 	}
@@ -44,7 +42,7 @@ func (t *text) when(is bool, format string, values ...any) {
 // indent moves all lines but the first to the right.
 func indent(s, by string) string { return strings.ReplaceAll(s, "\n", "\n"+by) }
 
-func (c Call) curl() string {
+func (c call) curl() string {
 	words := []string{"curl"}
 	if c.Stream {
 		words[0] += " -N"
@@ -63,7 +61,7 @@ func (c Call) curl() string {
 	return strings.Join(words, " \\\n  ") + "\n"
 }
 
-func (c Call) golang() string {
+func (c call) golang() string {
 	var t text
 	body := "http.NoBody"
 	t.line("package main\n\nimport (\n\t\"fmt\"\n\t\"io\"\n\t\"log\"\n\t\"net/http\"\n\t\"os\"")
@@ -84,7 +82,7 @@ func (c Call) golang() string {
 	return t.String()
 }
 
-func (c Call) javascript() string {
+func (c call) javascript() string {
 	var t text
 	t.line("const answer = await fetch(%q, {\n  method: %q,", c.URL, c.Method)
 	if c.Keyed || c.Body != "" {
@@ -103,7 +101,7 @@ func (c Call) javascript() string {
 	return t.String()
 }
 
-func (c Call) python() string {
+func (c call) python() string {
 	var t text
 	t.line("import os\nimport urllib.request\n\nrequest = urllib.request.Request(\n    %q,\n    method=%q,",
 		c.URL, c.Method)
@@ -122,14 +120,14 @@ func (c Call) python() string {
 	return t.String()
 }
 
-// quoted writes a text between single quotes, as PHP and Ruby read them.
-func quoted(s string) string {
+// singleQuoted writes a text between single quotes, as PHP and Ruby read them.
+func singleQuoted(s string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'"
 }
 
-func (c Call) php() string {
+func (c call) php() string {
 	var t text
-	t.line("<?php\n\n$answer = fopen(%s, \"r\", false, stream_context_create([\"http\" => [", quoted(c.URL))
+	t.line("<?php\n\n$answer = fopen(%s, \"r\", false, stream_context_create([\"http\" => [", singleQuoted(c.URL))
 	t.line("    \"method\" => %q,", c.Method)
 	if c.Keyed || c.Body != "" {
 		t.line("    \"header\" => [")
@@ -137,19 +135,19 @@ func (c Call) php() string {
 		t.when(c.Body != "", "        \"Content-Type: application/json\",")
 		t.line("    ],")
 	}
-	t.when(c.Body != "", "    \"content\" => %s,", quoted(c.Body))
+	t.when(c.Body != "", "    \"content\" => %s,", singleQuoted(c.Body))
 	t.line("    \"ignore_errors\" => true,\n]]));")
 	t.line("echo stream_get_meta_data($answer)[\"wrapper_data\"][0], \"\\n\";\nfpassthru($answer);")
 	return t.String()
 }
 
-func (c Call) ruby() string {
+func (c call) ruby() string {
 	var t text
 	class := c.Method[:1] + strings.ToLower(c.Method[1:])
-	t.line("require \"net/http\"\n\nuri = URI(%s)\nrequest = Net::HTTP::%s.new(uri)", quoted(c.URL), class)
+	t.line("require \"net/http\"\n\nuri = URI(%s)\nrequest = Net::HTTP::%s.new(uri)", singleQuoted(c.URL), class)
 	t.when(c.Keyed, "request[\"Authorization\"] = \"Bearer #{ENV.fetch(\"VERIFYD_API_KEY\")}\"")
 	t.when(c.Body != "", "request[\"Content-Type\"] = \"application/json\"\nrequest.body = %s",
-		quoted(c.Body))
+		singleQuoted(c.Body))
 	t.line("Net::HTTP.start(uri.hostname, uri.port, use_ssl: uri.scheme == \"https\") do |http|")
 	t.line("  http.request(request) do |answer|\n    puts answer.code")
 	t.line("    answer.read_body { |part| print part }\n  end\nend")
