@@ -55,6 +55,7 @@ type file struct {
 	folder bool
 	config bool // it is the operator's once it is installed
 	own    bool // it is the service's: of its group, and a folder of its user too
+	nobody bool // it is of the image's user
 }
 
 // build makes all files, and the sums last.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"archive/tar"
 	"bytes"
 	"cmp"
 	"compress/gzip"
@@ -136,28 +135,24 @@ func (b *builder) imageFor(l *layout, t target, notes map[string]string) (d desc
 		return d, err
 	}
 	settings.Labels = notes
-	base, err := b.baseLayer()
-	if err != nil {
-		return d, err
-	}
-	program, err := b.layer([]tar.Header{{Name: "verifyd", Mode: 0o755}}, b.binaries[t].verifyd)
+	base, err := baseLayer()
 	if err != nil {
 		return d, err
 	}
 	var layers []descriptor
 	var ids, blobs []string
-	for _, raw := range [][]byte{base, program} {
-		var packed bytes.Buffer
-		z := gzip.NewWriter(&packed)
-		if _, err := z.Write(raw); err != nil {
+	for _, files := range [][]file{base, {{name: "verifyd", mode: 0o755, data: b.binaries[t].verifyd}}} {
+		var raw bytes.Buffer
+		if err := writeTar(&raw, files, b.date); err != nil {
 			return d, err
 		}
-		if err := z.Close(); err != nil {
+		packed, err := gzipped(raw.Bytes(), gzip.DefaultCompression)
+		if err != nil {
 			return d, err
 		}
-		layer := l.add(typeLayer, packed.Bytes())
+		layer := l.add(typeLayer, packed)
 		layers, blobs = append(layers, layer), append(blobs, layer.blob())
-		ids = append(ids, digest(raw))
+		ids = append(ids, digest(raw.Bytes()))
 	}
 	at := b.date.Format(time.RFC3339)
 	config, err := l.addJSON(typeConfig, map[string]any{
@@ -186,7 +181,7 @@ func (b *builder) imageFor(l *layout, t target, notes map[string]string) (d desc
 // baseLayer has the certificates of authorities and the folders. The authorities are those of Mozilla, of a
 // module that go.sum pins, so that they do not depend on the building machine; one that Mozilla believes only
 // for older certificates is left out, since a file cannot say that.
-func (b *builder) baseLayer() ([]byte, error) {
+func baseLayer() (files []file, err error) {
 	var roots bytes.Buffer
 	for root := range bundle.Roots() {
 		if root.Constraint != nil {
@@ -196,32 +191,12 @@ func (b *builder) baseLayer() ([]byte, error) {
 			return nil, err
 		}
 	}
-	var headers []tar.Header
 	for _, name := range imageFolders {
-		headers = append(headers, tar.Header{Name: name + "/", Mode: 0o755, Uid: nobody, Gid: nobody})
+		files = append(files, file{name: name, mode: 0o755, folder: true, nobody: true})
 	}
-	for _, name := range []string{"etc/", "etc/ssl/", "etc/ssl/certs/"} {
-		headers = append(headers, tar.Header{Name: name, Mode: 0o755})
+	for _, name := range []string{"etc", "etc/ssl", "etc/ssl/certs"} {
+		files = append(files, file{name: name, mode: 0o755, folder: true})
 	}
-	headers = append(headers, tar.Header{Name: "etc/ssl/certs/ca-certificates.crt", Mode: 0o644})
-	return b.layer(headers, roots.Bytes())
-}
-
-// layer returns a layer: folders, and one file, the last, with its content.
-func (b *builder) layer(headers []tar.Header, data []byte) ([]byte, error) {
-	var raw bytes.Buffer
-	w := tar.NewWriter(&raw)
-	for i, h := range headers {
-		h.Typeflag, h.ModTime, h.Format = tar.TypeDir, b.date, tar.FormatUSTAR
-		if i == len(headers)-1 {
-			h.Typeflag, h.Size = tar.TypeReg, int64(len(data))
-		}
-		if err := w.WriteHeader(&h); err != nil {
-			return nil, err
-		}
-	}
-	if _, err := w.Write(data); err != nil {
-		return nil, err
-	}
-	return raw.Bytes(), w.Close()
+	authorities := file{name: "etc/ssl/certs/ca-certificates.crt", mode: 0o644, data: roots.Bytes()}
+	return append(files, authorities), nil
 }

@@ -1,13 +1,10 @@
 package main
 
 import (
-	"bytes"
-	"cmp"
 	"compress/gzip"
 	"fmt"
 	"io"
 	"path"
-	"slices"
 	"strings"
 )
 
@@ -17,12 +14,8 @@ func (b *builder) packages() error {
 		if t.os != "linux" {
 			continue
 		}
-		deb, err := b.debian(t)
-		if err != nil {
-			return err
-		}
 		name := fmt.Sprintf("verifyd_%s_%s.deb", b.packageVersion(), t.arch)
-		if err := b.write(name, deb.write); err != nil {
+		if err := b.write(name, func(w io.Writer) error { return b.debian(w, t) }); err != nil {
 			return err
 		}
 		name = fmt.Sprintf("verifyd-%s-1.%s.rpm", b.packageVersion(), rpmArch[t.arch])
@@ -36,30 +29,32 @@ func (b *builder) packages() error {
 // What packages tell people.
 const (
 	summary     = "self-hosted identity verification"
-	description = "A server starts a session and sends its user to a link; the user signs in to an " +
-		"identity network; verifyd tells the server the outcome in one signed POST."
+	description = "A server starts a session and sends its user to a link; the user signs in\n" +
+		"to an identity network; verifyd tells the server the outcome in one\nsigned POST."
 )
 
-// installed returns the files of a package, sorted, with its own folders. zsh reads completions elsewhere in
-// each distribution. The bench is only in the archives: it measures machines, and is no part of a service.
-func (b *builder) installed(t target, zsh string) ([]file, error) {
-	files := []file{
-		{name: "etc/verifyd", mode: 0o755, folder: true},
-		{name: "usr/bin/verifyd", mode: 0o755, data: b.binaries[t].verifyd},
+// scripts are where the files are that only packages have.
+const scripts = "docs/release/package/"
+
+// installed returns the files that both kinds of packages have, and those of one kind, by the names that they
+// get. zsh reads completions elsewhere in each distribution. The bench is only in the archives: it measures
+// machines, and is no part of a service.
+func (b *builder) installed(t target, zsh string, from map[string]string) ([]file, error) {
+	files, err := b.documents()
+	if err != nil {
+		return nil, err
 	}
-	for name, from := range map[string]string{
-		"etc/verifyd/config.yaml":                "docs/release/package/config.yaml",
-		"usr/lib/systemd/system/verifyd.service": "docs/release/package/verifyd.service",
-		"usr/share/doc/verifyd/README.md":        "README.md",
-		"usr/share/doc/verifyd/CHANGELOG.md":     "CHANGELOG.md",
-		"usr/share/doc/verifyd/CONFIGURATION.md": "docs/CONFIGURATION.md",
-		"usr/share/doc/verifyd/copyright":        "LICENSE",
-	} {
-		data, err := b.read(from)
-		if err != nil {
+	for i := range files {
+		files[i].name = "usr/share/doc/verifyd/" + files[i].name
+	}
+	files = append(files, file{name: "usr/bin/verifyd", mode: 0o755, data: b.binaries[t].verifyd})
+	from["etc/verifyd/config.yaml"] = scripts + "config.yaml"
+	from["usr/lib/systemd/system/verifyd.service"] = scripts + "verifyd.service"
+	for name, source := range from {
+		f := file{name: name, mode: 0o644}
+		if f.data, err = b.read(source); err != nil {
 			return nil, err
 		}
-		f := file{name: name, mode: 0o644, data: data}
 		if f.config = path.Ext(name) == ".yaml"; f.config {
 			f.mode, f.own = 0o640, true // it may hold secrets
 		}
@@ -68,15 +63,10 @@ func (b *builder) installed(t target, zsh string) ([]file, error) {
 	for _, f := range b.extras {
 		switch f.name {
 		case "man/verifyd.1":
-			var packed bytes.Buffer
-			z := gzip.NewWriter(&packed)
-			if _, err := z.Write(f.data); err != nil {
+			f.name = "usr/share/man/man1/verifyd.1.gz"
+			if f.data, err = gzipped(f.data, gzip.BestCompression); err != nil {
 				return nil, err
 			}
-			if err := z.Close(); err != nil {
-				return nil, err
-			}
-			f.name, f.data = "usr/share/man/man1/verifyd.1.gz", packed.Bytes()
 		case "completions/bash/verifyd":
 			f.name = "usr/share/bash-completion/completions/verifyd"
 		case "completions/zsh/_verifyd":
@@ -88,7 +78,6 @@ func (b *builder) installed(t target, zsh string) ([]file, error) {
 		}
 		files = append(files, f)
 	}
-	slices.SortFunc(files, func(x, y file) int { return cmp.Compare(x.name, y.name) })
 	return files, nil
 }
 
@@ -97,7 +86,7 @@ func (b *builder) script(first string, names ...string) (string, error) {
 	var text strings.Builder
 	text.WriteString(first)
 	for _, name := range names {
-		data, err := b.read("docs/release/package/" + name)
+		data, err := b.read(scripts + name)
 		if err != nil {
 			return "", err
 		}

@@ -450,8 +450,11 @@ func TestRPM(t *testing.T) {
 		t.Error("the upgrade took the configuration")
 	}
 	d.owned(t, "/etc/verifyd/config.yaml.rpmnew", "root:verifyd 640")
-	do("--erase", "verifyd")
+	if said := do("--erase", "verifyd"); !strings.Contains(said, "the store in /var/lib/verifyd is left") {
+		t.Errorf("the removal says %s", said)
+	}
 	d.owned(t, "/usr/bin/verifyd", "")
+	d.owned(t, "/usr/share/doc/verifyd", "")
 	d.owned(t, "/var/lib/verifyd/secret.key", "verifyd:verifyd 600")
 	if !bytes.Equal(read(t, d.path("etc/verifyd/config.yaml.rpmsave")), mine) {
 		t.Error("the removal took the configuration")

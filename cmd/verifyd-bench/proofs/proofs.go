@@ -114,7 +114,10 @@ var all = []Proof{
 	},
 	{
 		"packages", "the release is built twice, installed, and run, as root",
-		[]string{"debootstrap:debootstrap", "rpm:rpm", "systemd-analyze:systemd", "docker:docker.io"},
+		[]string{
+			"debootstrap:debootstrap", "rpm:rpm", "lintian:lintian", "systemd-analyze:systemd",
+			"docker:docker.io",
+		},
 		[]string{"docs/release", "Dockerfile"},
 	},
 	{
