@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"verifyd/cmd/verifyd/alarm"
-	"verifyd/cmd/verifyd/supervise"
 	"verifyd/dispatcher/callback"
 	"verifyd/edge/limit"
 	"verifyd/natsconf/fleet"
@@ -48,8 +47,8 @@ const (
 	failingFor = 5 * time.Minute
 )
 
-// startAlarms starts the actor that notifies operators, with what edge and dispatcher know.
-func (p *Program) startAlarms(h shared) {
+// addAlarms adds the actor that notifies operators, with what edge and dispatcher know.
+func (p *Program) addAlarms(h shared) {
 	sources := []func(context.Context) []alarm.Condition{storeWatch(h.gauge), watchStreams(p),
 		watchNetworks(p), p.Unreadables.Conditions, p.copyWatch,
 		watchClock(p.Store.Conn.Clock), recordsWatch(p)}
@@ -66,7 +65,7 @@ func (p *Program) startAlarms(h shared) {
 		c.Notify = p.postAlarm
 	}
 	p.Alarms = alarm.New(c)
-	p.add("alarms", supervise.New("alarms", p.Alarms))
+	p.add("alarms", p.Alarms)
 }
 
 // postAlarm posts an event, through the guard that callbacks go through.

@@ -11,7 +11,6 @@ import (
 	"verifyd/cmd/verifyd/alarm"
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/store"
-	"verifyd/cmd/verifyd/supervise"
 	"verifyd/cmd/verifyd/version"
 	"verifyd/edge/web"
 	"verifyd/natsconf/embedded"
@@ -28,10 +27,9 @@ const (
 	copyLate = 15 * time.Second
 )
 
-// startCopier starts the actor that keeps the copy. It is stopped after everything that writes, so that the
-// copy of a stopped store is complete. A folder that is not for a copy ends the start; a disk that fails, or
-// is not there, does not.
-func (p *Program) startCopier(ctx context.Context) error {
+// addCopier adds the actor that keeps the copy. A folder that is not for a copy ends the start; a disk that
+// fails, or is not there, does not.
+func (p *Program) addCopier(ctx context.Context) error {
 	if p.Config.CopyTo == "" {
 		return nil
 	}
@@ -59,7 +57,7 @@ func (p *Program) startCopier(ctx context.Context) error {
 			config.SecretFile + " elsewhere, without it the copy of the store opens for nobody")
 	}
 	measureCopy(p.Registry, p.copier)
-	p.add("copy", supervise.New("copier", p.copier))
+	p.add("copier", p.copier)
 	return nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"net/http"
 
 	"verifyd/cmd/verifyd/store"
-	"verifyd/cmd/verifyd/supervise"
 	"verifyd/dispatcher/callback"
 	"verifyd/docs/verify"
 	"verifyd/edge/account"
@@ -35,7 +34,7 @@ func (p *Program) dashboard(h shared, ns networks, pages *signin.Handler, attemp
 	loggedIn := logins.NewStore(p.Store.Conn, p.Store.Ring, p.Config.Now)
 	paused := pauses.NewStore(p.Store.Conn, p.Config.Now)
 	paused.Oldest = store.OldestOf(h.sessions)
-	p.add("search", supervise.New("search", lists.NewAhead(h.sessions.Lists)))
+	p.add("search", lists.NewAhead(h.sessions.Lists))
 	var snippets []integratorpages.Snippet
 	for _, g := range verify.Guides() {
 		snippets = append(snippets, integratorpages.Snippet{

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"verifyd/cmd/verifyd/config"
-	"verifyd/cmd/verifyd/supervise"
 	"verifyd/cmd/verifyd/version"
 	"verifyd/edge/account/signing"
 	"verifyd/edge/api"
@@ -26,34 +25,28 @@ import (
 	"verifyd/natsconf/devtunnel"
 )
 
-// startEdge starts the public server, if this process has the role, and the operators' one, and returns the
-// checks that decide whether it is ready.
-func (p *Program) startEdge(ctx context.Context, h shared, public net.Listener) (checks []web.Check,
-	err error) {
-	checks = p.readiness(h)
-	if public != nil {
-		handler, err := p.handler(ctx, h)
-		if err != nil {
-			return nil, err
-		}
-		server, err := web.NewServer(web.ServerConfig{
-			Name: "public", Listen: p.Config.Listen, Listener: public, Handler: handler, Log: p.Config.Log,
-		})
-		if err != nil {
-			return nil, err
-		}
-		checks = append(checks, web.Check{
-			Name: publicServer, Check: func() (string, error) {
-				return server.Addr(), server.Check()
-			},
-		})
-		checks = append(checks, p.nets.checks()...)
-		if err := p.serve(ctx, publicServer, server); err != nil {
-			return nil, err
-		}
+// addEdge adds the public server, and returns the checks of it.
+func (p *Program) addEdge(ctx context.Context, h shared, public net.Listener) ([]web.Check, error) {
+	handler, err := p.handler(ctx, h)
+	if err != nil {
+		return nil, err
 	}
+	server, err := web.NewServer(web.ServerConfig{
+		Name: "public", Listen: p.Config.Listen, Listener: public, Handler: handler, Log: p.Config.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.add(publicServer, server).Up = server.Ready()
+	return append([]web.Check{{
+		Name: publicServer, Check: func() (string, error) { return server.Addr(), server.Check() },
+	}}, p.nets.checks()...), nil
+}
+
+// startAdmin starts the operators' server, which shows the checks.
+func (p *Program) startAdmin(ctx context.Context, checks []web.Check) error {
 	if p.Config.AdminListen == "" {
-		return checks, nil
+		return nil
 	}
 	admin, err := web.NewServer(web.ServerConfig{
 		Name: "admin", Listen: p.Config.AdminListen,
@@ -61,23 +54,16 @@ func (p *Program) startEdge(ctx context.Context, h shared, public net.Listener) 
 			p.Config.AdminNames...), Log: p.Config.Log, WriteTimeout: web.AdminWriteTimeout,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := p.serve(ctx, "admin server", admin); err != nil {
-		return nil, config.Usage(
+	p.add(adminServer, admin).Up = admin.Ready()
+	if err := p.startAdded(ctx); err != nil {
+		return config.Usage(
 			fmt.Errorf("VERIFYD_ADMIN_LISTEN (--admin-listen): %w; choose an address that is free, for "+
 				"example 127.0.0.1:9091", err))
 	}
 	p.Admin = admin.Addr()
-	return checks, nil
-}
-
-// serve starts a server and waits until it accepts requests.
-func (p *Program) serve(ctx context.Context, name string, s *web.Server) error {
-	a := supervise.New(name, s)
-	up := s.Ready()
-	p.add(name, a)
-	return supervise.Await(ctx, a, up)
+	return nil
 }
 
 func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
@@ -86,7 +72,7 @@ func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
 		return nil, err
 	}
 	p.nets = networks
-	p.add("networks", networks.keeper(p.Config.Log))
+	p.add("networks keeper", networks.keeper(p.Config.Log))
 	attempts, err := limit.NewAttempts(p.Config.SignIns, p.Registry)
 	if err != nil {
 		return nil, err
@@ -124,10 +110,10 @@ func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.add("rate sharing", supervise.New("rate sharing", limit.NewSharing(rates, p.Store.Conn, p.Config.Now)))
+	p.add("rate sharing", limit.NewSharing(rates, p.Store.Conn, p.Config.Now))
 	quota := limit.NewQuota(h.usage, p.Config.Quota)
 	p.quota = quota
-	p.add("quota", supervise.New("quota", quota)) // before the server, so that it stops after it
+	p.add("quota", quota)
 	return api.New(api.Config{
 		BaseURL: p.Base, Keys: h.mirror, Signing: signing.New(p.Store.Ring), Uses: h.uses,
 		Sessions: h.sessions, Reservations: h.sessions, Lister: h.sessions, Usages: h.sessions,

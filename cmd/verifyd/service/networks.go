@@ -11,7 +11,6 @@ import (
 
 	"verifyd/cmd/verifyd/config"
 	"verifyd/cmd/verifyd/store"
-	"verifyd/cmd/verifyd/supervise"
 	"verifyd/edge/account/namespace"
 	"verifyd/edge/dashboard/login"
 	"verifyd/edge/devnetwork"
@@ -109,12 +108,11 @@ func (ns networks) managed() (all []manage.Network) {
 }
 
 // keeper keeps the metadata of all networks at hand.
-func (ns networks) keeper(log zerolog.Logger) *supervise.Actor {
-	return supervise.New("networks keeper", network.NewKeeper(slices.Concat(ns.signIn(), ns.logIn),
-		func(network string, doubts []string) {
-			log.Warn().Str("network", network).Strs("doubts", doubts).
-				Msg("an identity network publishes something odd")
-		}))
+func (ns networks) keeper(log zerolog.Logger) *network.Keeper {
+	return network.NewKeeper(slices.Concat(ns.signIn(), ns.logIn), func(network string, doubts []string) {
+		log.Warn().Str("network", network).Strs("doubts", doubts).
+			Msg("an identity network publishes something odd")
+	})
 }
 
 // checks report to operators which networks do not answer.
@@ -163,11 +161,12 @@ func openNetworks(ctx context.Context, p *Program) (networks, error) {
 	if err := dev.Listen(); err != nil {
 		return networks{}, err
 	}
+	p.opened = append(p.opened, dev)
 	if err := addDevNetwork(ctx, p, &all, dev); err != nil {
-		return networks{}, errors.Join(err, dev.Close())
+		return networks{}, err
 	}
 	p.Config.Log.Info().Str("issuer", dev.Issuer()).Msg("the dev network is up")
-	p.add("dev network", supervise.New("dev network", dev))
+	p.add("dev network", dev)
 	return all, nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"verifyd/cmd/verifyd/alarm"
-	"verifyd/cmd/verifyd/supervise"
 	"verifyd/dispatcher"
 	"verifyd/dispatcher/callback"
 	"verifyd/edge/account"
@@ -19,13 +18,12 @@ import (
 // noticeTimeout bounds a POST of a notice. It is not the callbacks' time-out, which operators may raise.
 const noticeTimeout = 10 * time.Second
 
-// startNotices starts the actors that notify accounts, with what edge and dispatcher know.
-func startNotices(p *Program, h shared) {
+// addNotices adds the actors that notify accounts, with what edge and dispatcher know.
+func addNotices(p *Program, h shared) {
 	var sources []func() []notice.Notice
 	if p.quota != nil {
 		sources = append(sources, quotaNotices(p))
 	}
-	actors := []*supervise.Actor{}
 	if p.Config.Dispatcher {
 		sources = append(sources, keyNotices(p))
 		client := p.Config.CallbackClient(noticeTimeout)
@@ -49,13 +47,12 @@ func startNotices(p *Program, h shared) {
 			Notify: notifyReceiver(notice.NewStore(p.Store.Conn), p.Receivers), Log: p.Config.Log,
 			Now: p.Config.Now,
 		})
-		actors = append(actors, supervise.New("notice sender", whileOpen{h.stateMonitor, sender}),
-			supervise.New("notice follower", whileOpen{h.stateMonitor,
-				&notice.Follower{Conn: p.Store.Conn, Log: p.Config.Log, Now: p.Clock}}),
-			supervise.New("receivers of accounts", p.AccountAlarms))
+		p.add("notice sender", whileOpen{h.stateMonitor, sender})
+		p.add("notice follower", whileOpen{h.stateMonitor,
+			&notice.Follower{Conn: p.Store.Conn, Log: p.Config.Log, Now: p.Clock}})
+		p.add("receivers of accounts", p.AccountAlarms)
 	}
-	actors = append(actors, supervise.New("notice watch", &notice.Watch{Queue: p.notices, Sources: sources}))
-	p.add("notices", actors...)
+	p.add("notice watch", &notice.Watch{Queue: p.notices, Sources: sources})
 }
 
 // post sends one message, over a connection of its own.

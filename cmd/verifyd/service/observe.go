@@ -4,14 +4,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	oteltrace "go.opentelemetry.io/otel/trace"
 
-	"verifyd/cmd/verifyd/supervise"
 	"verifyd/cmd/verifyd/trace"
 	"verifyd/cmd/verifyd/version"
 	"verifyd/edge/web"
 )
 
-// observe starts the actors that show others the state of the service. It stops last, so that the end of
-// everything else is seen.
+// observe adds the actors that show others the state of the service.
 func (p *Program) observe() error {
 	build := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "verifyd_build_info", Help: "1, with the version of this build.",
@@ -20,7 +18,7 @@ func (p *Program) observe() error {
 	p.Registry.MustRegister(build)
 	if p.Config.Logger != nil {
 		p.Config.Logger.Measure(p.Registry)
-		p.add("journal", supervise.New("journal", p.Config.Logger))
+		p.add("journal", p.Config.Logger)
 	}
 	if p.Config.Traces == nil {
 		return nil
@@ -32,7 +30,7 @@ func (p *Program) observe() error {
 		return err
 	}
 	p.traces = s
-	p.add("spans", supervise.New("spans", s))
+	p.add("spans", s)
 	return nil
 }
 

@@ -1,11 +1,12 @@
 // Package service is the running program: serve, the demo and the end-to-end tests boot the same Program.
 //
 // It starts inside out (store, writers, dispatcher, edge) and stops outside in, so that no part is asked for
-// something that is gone already. Every actor runs by name under a supervisor, which restarts it when it
-// fails, and the job goes on.
+// something that is gone already: order (layers.go) is the table of all actors. Every actor runs by name
+// under a supervisor, which restarts it when it fails, and the job goes on.
 package service
 
 import (
+	"io"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -61,15 +62,10 @@ type Program struct {
 	Unreadables *unreadables
 
 	actors map[string]*supervise.Actor
-	layers []*supervise.Layer // in the order of their start
-}
-
-// add starts actors as one layer.
-func (p *Program) add(name string, actors ...*supervise.Actor) {
-	for _, a := range actors {
-		p.actors[a.Name] = a
-	}
-	p.layers = append(p.layers, supervise.Start(name, p.Config.Log, actors...))
+	added  map[string]*supervise.Actor // those of them that have not been started yet
+	layers []*supervise.Layer          // in the order of their start
+	// opened is what listens before its server runs. Once that one has taken it over, Close does nothing.
+	opened []io.Closer
 }
 
 // Kill makes an actor fail, for tests of its restart, and reports whether there is one of this name. It
@@ -94,6 +90,3 @@ type shared struct {
 	usage        *natsconf.Writer
 	writers      []*natsconf.Writer
 }
-
-// publicServer is the name of the actor that serves users and integrators.
-const publicServer = "public server"

@@ -10,7 +10,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"verifyd/cmd/verifyd/supervise"
 	"verifyd/cmd/verifyd/version"
 	"verifyd/edge/account"
 	"verifyd/edge/web"
@@ -177,14 +176,11 @@ func StoreUseText(used, limit int64) string {
 	return fmt.Sprintf("%d of %d MiB used", used>>20, limit>>20)
 }
 
-// startObserver starts the actor that asks about the streams, and waits for the first answer: no process is
-// ready before.
-func startObserver(ctx context.Context, p *Program) error {
+// addObserver adds the actor that asks about the streams. No process is ready before the first answer.
+func addObserver(p *Program) {
 	p.Observer = provision.NewObserver(p.Store.Conn, topology.New(p.Config.Store.Topology))
 	p.Observer.Measure(p.Registry)
-	a := supervise.New("stream observer", p.Observer)
-	p.add("stream observer", a)
-	return supervise.Await(ctx, a, p.Observer.Answered())
+	p.add("stream observer", p.Observer).Up = p.Observer.Answered()
 }
 
 // assetChecks report the state of JetStream's assets, as the server has last reported it.

@@ -5,20 +5,19 @@ import (
 	"time"
 
 	"verifyd/cmd/verifyd/alarm"
-	"verifyd/cmd/verifyd/supervise"
 	"verifyd/edge/web"
 	"verifyd/natsconf/fleet"
 	"verifyd/natsconf/scrub"
 )
 
-// startScrubber starts the actor that reads the records of the embedded store again.
-func startScrubber(p *Program) {
+// addScrubber adds the actor that reads the records of the embedded store again.
+func addScrubber(p *Program) {
 	if p.Store.Embedded == nil || p.Config.StoreScrub == 0 {
 		return
 	}
 	p.scrubber = scrub.New(p.Store.Embedded, p.Config.StoreScrub, p.Config.Log)
 	p.scrubber.Measure(p.Registry)
-	p.add("scrub", supervise.New("scrubber", p.scrubber))
+	p.add("scrubber", p.scrubber)
 }
 
 // recordsOf returns what this process knows about the records of its store; nil: it has none of its own, or

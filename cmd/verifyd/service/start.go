@@ -40,7 +40,7 @@ import (
 func New(c config.Config) *Program {
 	p := &Program{
 		Config: c, Registry: prometheus.NewRegistry(), Ready: make(chan struct{}),
-		actors: map[string]*supervise.Actor{},
+		actors: map[string]*supervise.Actor{}, added: map[string]*supervise.Actor{},
 	}
 	p.Registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -94,6 +94,9 @@ func (p *Program) stop() {
 	for _, l := range slices.Backward(p.layers) {
 		l.Stop()
 	}
+	for _, o := range p.opened {
+		_ = o.Close()
+	}
 	if p.Store != nil {
 		p.Store.Close()
 	}
@@ -107,12 +110,10 @@ func (p *Program) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if public != nil && p.actors[publicServer] == nil {
-			_ = public.Close() // no server has taken it over
-		}
-	}()
 	if err := p.observe(); err != nil {
+		return err
+	}
+	if err := p.startAdded(ctx); err != nil {
 		return err
 	}
 	if p.Store, err = store.Open(ctx, p.Config.Store, p.Config.Log, store.ToServe); err != nil {
@@ -121,7 +122,10 @@ func (p *Program) start(ctx context.Context) (err error) {
 	p.Store.Conn.Measure(p.Registry)
 	certificate.Measure(p.Registry, func() []certificate.Certificate { return certificates(p) })
 	if servers := p.Store.Conn.Servers; servers != nil {
-		p.add("servers", supervise.New("NATS servers", servers))
+		p.add("NATS servers", servers)
+	}
+	if err := p.startAdded(ctx); err != nil {
+		return err
 	}
 	if p.own = p.Config.Now; p.own == nil {
 		p.own, p.Config.Now = time.Now, p.Store.Conn.Clock.Now
@@ -132,32 +136,40 @@ func (p *Program) start(ctx context.Context) (err error) {
 	if p.Store.Server != nil {
 		p.actors[p.Store.Server.Name] = p.Store.Server
 	}
-	if err := p.startCopier(ctx); err != nil {
+	if err := p.addCopier(ctx); err != nil {
 		return err
 	}
-	h, err := p.startCore(ctx)
-	if err != nil {
-		return err
-	}
-	if err := startObserver(ctx, p); err != nil {
-		return err
-	}
+	return p.startRoles(ctx, public)
+}
+
+// startRoles starts what this process does, on a store that is open.
+func (p *Program) startRoles(ctx context.Context, public net.Listener) error {
+	h := p.addCore()
+	addObserver(p)
 	if p.Config.Dispatcher {
-		if err := p.startDispatcher(ctx, h); err != nil {
+		if err := p.addDispatcher(h); err != nil {
 			return err
 		}
 	}
-	checks, err := p.startEdge(ctx, h, public)
-	if err != nil {
+	checks := p.readiness(h)
+	if public != nil {
+		ofEdge, err := p.addEdge(ctx, h, public)
+		if err != nil {
+			return err
+		}
+		checks = append(checks, ofEdge...)
+	}
+	if err := p.startAdded(ctx); err != nil {
+		return err
+	}
+	if err := p.startAdmin(ctx, checks); err != nil {
 		return err
 	}
 	measureReady(p, checks)
-	p.startAlarms(h)
-	startNotices(p, h)
-	// Last, so that no process is reported before it is up.
-	p.add("presence", supervise.New("presence",
-		fleet.NewPresence(p.Store.Conn, presenceOf(p, h, checks), p.Config.Log)))
-	return nil
+	p.addAlarms(h)
+	addNotices(p, h)
+	p.add("presence", fleet.NewPresence(p.Store.Conn, presenceOf(p, h, checks), p.Config.Log))
+	return p.startAdded(ctx)
 }
 
 // listen takes the public port before anything else starts: a port in use is the most common fault of a
@@ -172,6 +184,7 @@ func (p *Program) listen() (net.Listener, error) {
 			fmt.Errorf("VERIFYD_LISTEN (--listen): %w; choose an address that is free, for example "+
 				"127.0.0.1:8081", err))
 	}
+	p.opened = append(p.opened, l)
 	p.Base = p.Config.BaseURL
 	if addr, ok := l.Addr().(*net.TCPAddr); ok && p.Base == "" {
 		p.Base = "http://" + net.JoinHostPort("localhost", strconv.Itoa(addr.Port))
@@ -179,8 +192,8 @@ func (p *Program) listen() (net.Listener, error) {
 	return l, nil
 }
 
-// startCore starts what both edge and dispatcher depend on.
-func (p *Program) startCore(ctx context.Context) (shared, error) {
+// addCore adds what both edge and dispatcher depend on.
+func (p *Program) addCore() shared {
 	conn := p.Store.Conn
 	newWriter := natsconf.NewWriter
 	if p.Store.Embedded != nil && !syncsEach(p) {
@@ -214,33 +227,35 @@ func (p *Program) startCore(ctx context.Context) (shared, error) {
 	}
 	h.writers = []*natsconf.Writer{pending, completions, retries, keyed, identities, h.usage}
 	if p.Store.Embedded != nil {
-		p.add("watchdog", supervise.New("store watchdog",
-			storestate.NewHealthMonitor(p.Store.Embedded.Fail, append(h.writers, events)...)))
-		startScrubber(p)
+		p.add("store watchdog",
+			storestate.NewHealthMonitor(p.Store.Embedded.Fail, append(h.writers, events)...))
+		addScrubber(p)
 	}
 	p.Mirror = h.mirror
 	h.mirror.Measure(p.Registry)
 	h.gauge.Measure(p.Registry)
 	h.mirror.Now, p.Store.Accounts.Now = p.Config.Now, p.Config.Now
-	mirror := supervise.New("key mirror", h.mirror)
-	p.add("core", supervise.New("clock", storetime.NewKeeper(conn.Clock, p.Config.Log)),
-		supervise.New("sessions writer", pending), supervise.New("completions writer", completions),
-		supervise.New("retries writer", retries), supervise.New("idempotency writer", keyed),
-		supervise.New("identities writer", identities), supervise.New("usage writer", h.usage),
-		supervise.New("events writer", events),
-		mirror, supervise.New("session watch", h.watch), supervise.New("store's standing", h.stateMonitor),
-		supervise.New("store gauge", h.gauge))
+	p.add("clock", storetime.NewKeeper(conn.Clock, p.Config.Log))
+	p.add("sessions writer", pending)
+	p.add("completions writer", completions)
+	p.add("retries writer", retries)
+	p.add("idempotency writer", keyed)
+	p.add("identities writer", identities)
+	p.add("usage writer", h.usage)
+	p.add("events writer", events)
+	p.add("key mirror", h.mirror).Up = h.mirror.Loaded() // no key is refused because it was not read yet
+	p.add("session watch", h.watch)
+	p.add("store's standing", h.stateMonitor)
+	p.add("store gauge", h.gauge)
 	if p.Config.Edge { // a dispatcher accepts no keys, and its credential writes no audit log
-		p.add("accounts", supervise.New("key uses", h.uses),
-			supervise.New("account repairer", accountstore.NewRepairer(p.Store.Accounts, p.Config.Log)))
+		p.add("key uses", h.uses)
+		p.add("account repairer", accountstore.NewRepairer(p.Store.Accounts, p.Config.Log))
 	}
 	p.notices = notice.NewQueue(notice.NewStore(conn), p.Config.Log)
-	p.add("notice queue", supervise.New("notice queue", p.notices))
-	// above the writer that it uses at its stop, below the actors that count
-	p.add("meter", supervise.New("meter", h.meter))
-	p.add("steps", supervise.New("steps", steps))
-	// No key is refused because it has not been read yet.
-	return h, supervise.Await(ctx, mirror, h.mirror.Loaded())
+	p.add("notice queue", p.notices)
+	p.add("meter", h.meter)
+	p.add("steps", steps)
+	return h
 }
 
 // syncsEach reports whether the store is embedded, and syncs each message before it is acknowledged. Of
@@ -249,14 +264,9 @@ func syncsEach(p *Program) bool {
 	return p.Store.Embedded != nil && p.Config.Store.Sync != embedded.SyncInterval
 }
 
-func (p *Program) startDispatcher(ctx context.Context, h shared) error {
+func (p *Program) addDispatcher(h shared) error {
 	p.Paused = pauses.NewMirror(p.Store.Conn, p.Config.Log)
-	mirror := supervise.New("pauses", p.Paused)
-	p.add("pauses", mirror)
-	// nothing is sent to a paused host because it was not read yet
-	if err := supervise.Await(ctx, mirror, p.Paused.Loaded()); err != nil {
-		return err
-	}
+	p.add("pauses", p.Paused).Up = p.Paused.Loaded() // nothing is sent to a paused host that was not read yet
 	p.Receivers = newReceivers(p.Config.Alarms.Failures, p.Clock)
 	p.Receivers.offer = p.notices.Offer
 	d, err := dispatcher.New(dispatcher.Config{
@@ -275,6 +285,6 @@ func (p *Program) startDispatcher(ctx context.Context, h shared) error {
 		return err
 	}
 	p.sender = d
-	p.add("dispatcher", supervise.New("dispatcher", whileOpen{h.stateMonitor, d}))
+	p.add("dispatcher", whileOpen{h.stateMonitor, d})
 	return nil
 }

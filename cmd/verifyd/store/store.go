@@ -269,8 +269,9 @@ func (s *Store) openEmbedded(ctx context.Context, c config.Store, log zerolog.Lo
 			"acknowledged sessions, outcomes and claims")
 	}
 	s.Server = supervise.New("embedded server", e)
+	s.Server.Up = e.Ready()
 	s.layer = supervise.Start("store", log, s.Server)
-	return supervise.Await(ctx, s.Server, e.Ready())
+	return supervise.Await(ctx, s.Server)
 }
 
 // Reach is Open for a command, with ToUse or ToBegin: if a running service holds the data directory, it

@@ -19,7 +19,10 @@ type Service interface {
 
 // Actor names a service under its supervisor, reports its failures to the start, and lets tests kill it.
 type Actor struct {
-	Name    string
+	Name string
+	// Up, if it is set before the start, is closed once the actor is up; Await waits for it.
+	Up <-chan struct{}
+
 	service Service
 	kills   chan struct{}
 	failed  chan error // the last failure, for the caller that waits for the start
@@ -134,11 +137,14 @@ func (l *Layer) Stop() {
 	<-l.done
 }
 
-// Await waits until an actor is up. A failure before that ends the start: at boot a fault is for the operator
-// to fix, while later it is for the supervisor.
-func Await(ctx context.Context, a *Actor, up <-chan struct{}) error {
+// Await waits until an actor is up, if it has Up. A failure before that ends the start: at boot a fault is for
+// the operator to fix, while later it is for the supervisor.
+func Await(ctx context.Context, a *Actor) error {
+	if a.Up == nil {
+		return nil
+	}
 	select {
-	case <-up:
+	case <-a.Up:
 		return nil
 	case err := <-a.failed:
 		return err
