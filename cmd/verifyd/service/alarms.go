@@ -119,21 +119,29 @@ func storeWatch(g *storestate.Gauge) func(context.Context) []alarm.Condition {
 	}
 }
 
+// lasting is since when things have been wrong at each look, by their names.
+type lasting map[string]time.Time
+
+// howLong returns for how long a thing has been wrong at each look; 0: it is not, or since this look.
+func (l lasting) howLong(name string, wrong bool, now time.Time) time.Duration {
+	if !wrong {
+		delete(l, name)
+		return 0
+	}
+	if l[name].IsZero() {
+		l[name] = now
+	}
+	return now.Sub(l[name])
+}
+
 // watchStreams reports streams that have been without a leader, or without all of their copies, at each look
 // for a while.
 func watchStreams(p *Program) func(context.Context) []alarm.Condition {
-	since := map[string]time.Time{}
+	broken := lasting{}
 	return func(context.Context) []alarm.Condition {
 		var long []provision.StreamHealth
 		for _, s := range p.Observer.Health().Streams {
-			if s.Whole() {
-				delete(since, s.Name)
-				continue
-			}
-			if since[s.Name].IsZero() {
-				since[s.Name] = p.Clock()
-			}
-			if p.Clock().Sub(since[s.Name]) >= DegradedGrace {
+			if broken.howLong(s.Name, !s.Whole(), p.Clock()) >= DegradedGrace {
 				long = append(long, s)
 			}
 		}
@@ -150,19 +158,12 @@ func watchStreams(p *Program) func(context.Context) []alarm.Condition {
 
 // watchNetworks reports identity networks that cannot be used for a while.
 func watchNetworks(p *Program) func(context.Context) []alarm.Condition {
-	since := map[string]time.Time{}
+	away := lasting{}
 	return func(context.Context) []alarm.Condition {
 		var all []alarm.Condition
 		for id, available := range p.nets.states() {
 			err := available()
-			if err == nil {
-				delete(since, id)
-				continue
-			}
-			if since[id].IsZero() {
-				since[id] = p.Clock()
-			}
-			if p.Clock().Sub(since[id]) >= NetworkGrace {
+			if away.howLong(id, err != nil, p.Clock()) >= NetworkGrace {
 				all = append(all, alarm.Condition{
 					Type: alarm.NetworkUnavailable, About: id, Detail: err.Error(),
 					Data: map[string]any{"network": id},
