@@ -43,11 +43,8 @@ func tracerOf(p *Program) oteltrace.Tracer {
 }
 
 func rolesOf(p *Program) (roles []string) {
-	if p.Config.Edge {
-		roles = append(roles, "edge")
-	}
-	if p.Config.Dispatcher {
-		roles = append(roles, "dispatcher")
+	for _, role := range p.Config.NATSRoles() {
+		roles = append(roles, string(role))
 	}
 	return roles
 }

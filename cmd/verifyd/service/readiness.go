@@ -112,14 +112,9 @@ func keysState(blindSince time.Time, inDoubt bool, pause time.Duration) (string,
 func presenceOf(p *Program, h shared, checks []web.Check) func() fleet.Process {
 	self := fleet.Process{
 		PID: os.Getpid(), Version: version.Text(), Since: time.Now().UTC().Truncate(time.Second),
-		Key: p.Store.Key.Fingerprint(),
+		Key: p.Store.Key.Fingerprint(), Roles: rolesOf(p),
 	}
 	self.Host, _ = os.Hostname() // empty: unknown
-	for role, runs := range map[string]bool{"edge": p.Config.Edge, "dispatcher": p.Config.Dispatcher} {
-		if runs {
-			self.Roles = append(self.Roles, role)
-		}
-	}
 	slices.Sort(self.Roles)
 	for _, n := range p.nets.logIn {
 		self.Networks = append(self.Networks, n.ID())
@@ -152,10 +147,7 @@ func certificates(p *Program) []certificate.Certificate {
 // measureReady shows whether this process is ready, by the roles that it has: alerts count the roles that are
 // served, whatever labels a scraper gives to processes.
 func measureReady(p *Program, checks []web.Check) {
-	for role, runs := range map[string]bool{"edge": p.Config.Edge, "dispatcher": p.Config.Dispatcher} {
-		if !runs {
-			continue
-		}
+	for _, role := range rolesOf(p) {
 		p.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "verifyd_" + role + "_ready",
 			Help: "1 while this process is ready and has the role " + role + ", 0 while it is not ready.",
