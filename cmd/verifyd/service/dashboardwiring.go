@@ -28,7 +28,7 @@ import (
 )
 
 // dashboard makes the integrator's pages.
-func (p *Program) dashboard(h shared, ns networks, pages *signin.Handler, attempts *limit.Attempts,
+func (p *Program) dashboard(h shared, pages *signin.Handler, attempts *limit.Attempts,
 	waiting *places.Waiting) (*dashboard.Handler, error) {
 	p.Store.Accounts.OwnNames(p.Config.OwnNames())
 	loggedIn := logins.NewStore(p.Store.Conn, p.Store.Ring, p.Config.Now)
@@ -42,8 +42,8 @@ func (p *Program) dashboard(h shared, ns networks, pages *signin.Handler, attemp
 		})
 	}
 	return dashboard.New(dashboard.Config{
-		BaseURL: p.Base, Attempts: attempts, Networks: ns.logIn, SignIn: ns.signIn(),
-		Allow: p.Config.DashboardAllow, Accounts: p.Store.Accounts, Directory: h.mirror, Logins: loggedIn,
+		BaseURL: p.Base, Attempts: attempts, Networks: p.nets.logIn, SignIn: p.nets.signIn(),
+		Allow: p.Config.DashboardAllow, Accounts: p.Store.Accounts, Directory: p.Mirror, Logins: loggedIn,
 		Sessions: h.sessions, List: h.sessions, Usage: h.sessions, Watch: h.watch, Callbacks: sender{
 			p.Config.CallbackClient(p.Config.CallbackTimeout), p.Config.CallbackPolicy,
 		},

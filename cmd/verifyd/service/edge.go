@@ -44,7 +44,7 @@ func (p *Program) addEdge(ctx context.Context, h shared, public net.Listener) ([
 }
 
 // startAdmin starts the operators' server, which shows the checks.
-func (p *Program) startAdmin(ctx context.Context, checks []web.Check) error {
+func startAdmin(ctx context.Context, p *Program, checks []web.Check) error {
 	if p.Config.AdminListen == "" {
 		return nil
 	}
@@ -67,12 +67,12 @@ func (p *Program) startAdmin(ctx context.Context, checks []web.Check) error {
 }
 
 func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
-	networks, err := openNetworks(ctx, p)
-	if err = cmp.Or(err, networks.lack()); err != nil {
+	var err error
+	p.nets, err = openNetworks(ctx, p)
+	if err = cmp.Or(err, p.nets.lack()); err != nil {
 		return nil, err
 	}
-	p.nets = networks
-	p.add("networks keeper", networks.keeper(p.Config.Log))
+	p.add("networks keeper", p.nets.keeper(p.Config.Log))
 	attempts, err := limit.NewAttempts(p.Config.SignIns, p.Registry)
 	if err != nil {
 		return nil, err
@@ -82,15 +82,15 @@ func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
 		return nil, err
 	}
 	pages, err := signin.New(signin.Config{
-		BaseURL: p.Base, Sessions: h.sessions, Networks: networks.live, Test: networks.test,
-		Accounts: requesters{h.mirror}, Attempts: attempts, Store: store, Key: p.Store.Ring,
+		BaseURL: p.Base, Sessions: h.sessions, Networks: p.nets.live, Test: p.nets.test,
+		Accounts: requesters{p.Mirror}, Attempts: attempts, Store: store, Key: p.Store.Ring,
 		Log:     p.Config.Log,
 		Metrics: p.Registry, Now: p.Config.Now,
 	})
 	if err != nil {
 		return nil, err
 	}
-	board, err := p.dashboard(h, networks, pages, attempts, store)
+	board, err := p.dashboard(h, pages, attempts, store)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	managed, err := newManage(p, h, networks, store, failures)
+	managed, err := newManage(p, store, failures)
 	if err != nil {
 		return nil, err
 	}
@@ -115,14 +115,14 @@ func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
 	p.quota = quota
 	p.add("quota", quota)
 	return api.New(api.Config{
-		BaseURL: p.Base, Keys: h.mirror, Signing: signing.New(p.Store.Ring), Uses: h.uses,
+		BaseURL: p.Base, Keys: p.Mirror, Signing: signing.New(p.Store.Ring), Uses: h.uses,
 		Sessions: h.sessions, Reservations: h.sessions, Lister: h.sessions, Usages: h.sessions,
 		Changes: h.watch,
 		Rates:   rates, FailedKeys: failures, Quota: quota, Callbacks: p.Config.CallbackPolicy,
-		Listeners: p.listeners(),
+		Listeners: devtunnel.New(p.Store.Conn),
 		Store:     store,
 		StoreHigh: h.gauge.High, StoreLeft: h.stateMonitor.Check, TrustedProxies: p.Config.TrustedProxies,
-		Levels: p.Config.Levels, Proves: pages.Proves, Networks: networks.ids(),
+		Levels: p.Config.Levels, Proves: pages.Proves, Networks: p.nets.ids(),
 		TestKeys: p.Config.TestKeys,
 		Routes:   slices.Concat(pages.Routes(), board.Routes(), managed.Routes(), static),
 		Nowhere:  nowhere(p.Base, board, pages),
@@ -145,12 +145,11 @@ func nowhere(base string, board *dashboard.Handler, pages *signin.Handler) web.P
 }
 
 // newManage returns the management interface.
-func newManage(p *Program, h shared, ns networks, store *places.Waiting,
-	failures *limit.Failures) (*manage.Handler, error) {
+func newManage(p *Program, store *places.Waiting, failures *limit.Failures) (*manage.Handler, error) {
 	return manage.New(manage.Config{
 		BaseURL: strings.TrimSuffix(p.Base, "/"), Accounts: p.Store.Accounts, Conn: p.Store.Conn,
-		Key: p.Store.Ring, Directory: h.mirror,
-		Store: store, Networks: ns.managed, FailedKeys: failures, Now: p.Config.Now,
+		Key: p.Store.Ring, Directory: p.Mirror,
+		Store: store, Networks: p.nets.managed, FailedKeys: failures, Now: p.Config.Now,
 	})
 }
 
@@ -171,9 +170,6 @@ func (p *Program) static() ([]web.Route, error) {
 	}
 	return slices.Concat(kits.Routes(), documents.Routes()), nil
 }
-
-// listeners connects edge and dispatcher for callbacks that go to developers' own machines.
-func (p *Program) listeners() *devtunnel.Relay { return devtunnel.New(p.Store.Conn) }
 
 // newWaiting is how requests wait for the store.
 func newWaiting(p *Program) (*places.Waiting, error) {

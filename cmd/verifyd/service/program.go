@@ -27,7 +27,6 @@ import (
 	"verifyd/natsconf/storestate"
 	"verifyd/natsconf/transfer"
 	"verifyd/sessions/pauses"
-	"verifyd/sessions/stats"
 	sessionstore "verifyd/sessions/store"
 )
 
@@ -81,12 +80,10 @@ func (p *Program) Kill(name string) bool {
 // shared is what edge and dispatcher share.
 type shared struct {
 	sessions     *sessionstore.Store
-	mirror       *keymirror.Mirror
 	uses         *keyuse.Uses
 	gauge        *storestate.Gauge
 	watch        *sessionstore.Watch
 	stateMonitor *storestate.Monitor
-	meter        *stats.Meter
 	usage        *natsconf.Writer
 	writers      []*natsconf.Writer
 }

@@ -58,10 +58,10 @@ func (p *Program) readiness(h shared) []web.Check {
 		}},
 		{Name: "streams", Check: p.Observer.Check},
 		{Name: "keys", Check: func() (string, error) {
-			if !h.mirror.Ready() {
+			if !p.Mirror.Ready() {
 				return "", account.ErrNotReady
 			}
-			return keysState(h.mirror.BlindSince(), h.mirror.InDoubt(), pause)
+			return keysState(p.Mirror.BlindSince(), p.Mirror.InDoubt(), pause)
 		}},
 		{Name: "writers",
 			Check: func() (string, error) { return "", storestate.CheckWriters(pause, h.writers...) }},

@@ -25,6 +25,7 @@ import (
 	"verifyd/edge/web"
 	"verifyd/natsconf"
 	"verifyd/natsconf/certificate"
+	"verifyd/natsconf/devtunnel"
 	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/fleet"
 	"verifyd/natsconf/storestate"
@@ -139,11 +140,11 @@ func (p *Program) start(ctx context.Context) (err error) {
 	if err := p.addCopier(ctx); err != nil {
 		return err
 	}
-	return p.startRoles(ctx, public)
+	return startRoles(ctx, p, public)
 }
 
 // startRoles starts what this process does, on a store that is open.
-func (p *Program) startRoles(ctx context.Context, public net.Listener) error {
+func startRoles(ctx context.Context, p *Program, public net.Listener) error {
 	h := p.addCore()
 	addObserver(p)
 	if p.Config.Dispatcher {
@@ -162,7 +163,7 @@ func (p *Program) startRoles(ctx context.Context, public net.Listener) error {
 	if err := p.startAdded(ctx); err != nil {
 		return err
 	}
-	if err := p.startAdmin(ctx, checks); err != nil {
+	if err := startAdmin(ctx, p, checks); err != nil {
 		return err
 	}
 	measureReady(p, checks)
@@ -217,33 +218,31 @@ func (p *Program) addCore() shared {
 			Now:   p.Config.Now,
 			Plain: p.Config.PlainSessions, OnUnreadable: p.Unreadables.onUnreadable,
 		}),
-		mirror:       keymirror.New(conn, p.Store.Ring, p.Config.Log),
 		uses:         keyuse.New(conn, p.Config.Log),
 		gauge:        storestate.NewGauge(conn, p.Store.Embedded),
 		watch:        sessionstore.NewWatch(conn),
 		stateMonitor: storestate.NewMonitor(conn, p.Config.Log),
-		meter:        meter,
 		usage:        usage,
 	}
-	h.writers = []*natsconf.Writer{pending, completions, retries, keyed, identities, h.usage}
+	h.writers = []*natsconf.Writer{pending, completions, retries, keyed, identities, usage}
 	if p.Store.Embedded != nil {
 		p.add("store watchdog",
 			storestate.NewHealthMonitor(p.Store.Embedded.Fail, append(h.writers, events)...))
 		addScrubber(p)
 	}
-	p.Mirror = h.mirror
-	h.mirror.Measure(p.Registry)
+	p.Mirror = keymirror.New(conn, p.Store.Ring, p.Config.Log)
+	p.Mirror.Measure(p.Registry)
 	h.gauge.Measure(p.Registry)
-	h.mirror.Now, p.Store.Accounts.Now = p.Config.Now, p.Config.Now
+	p.Mirror.Now, p.Store.Accounts.Now = p.Config.Now, p.Config.Now
 	p.add("clock", storetime.NewKeeper(conn.Clock, p.Config.Log))
 	p.add("sessions writer", pending)
 	p.add("completions writer", completions)
 	p.add("retries writer", retries)
 	p.add("idempotency writer", keyed)
 	p.add("identities writer", identities)
-	p.add("usage writer", h.usage)
+	p.add("usage writer", usage)
 	p.add("events writer", events)
-	p.add("key mirror", h.mirror).Up = h.mirror.Loaded() // no key is refused because it was not read yet
+	p.add("key mirror", p.Mirror).Up = p.Mirror.Loaded() // no key is refused because it was not read yet
 	p.add("session watch", h.watch)
 	p.add("store's standing", h.stateMonitor)
 	p.add("store gauge", h.gauge)
@@ -253,7 +252,7 @@ func (p *Program) addCore() shared {
 	}
 	p.notices = notice.NewQueue(notice.NewStore(conn), p.Config.Log)
 	p.add("notice queue", p.notices)
-	p.add("meter", h.meter)
+	p.add("meter", meter)
 	p.add("steps", steps)
 	return h
 }
@@ -271,15 +270,15 @@ func (p *Program) addDispatcher(h shared) error {
 	p.Receivers.offer = p.notices.Offer
 	d, err := dispatcher.New(dispatcher.Config{
 		OnAttempt: p.Receivers.Ended,
-		Conn:      p.Store.Conn, Sessions: h.sessions, Secrets: h.mirror, Policy: p.Config.CallbackPolicy,
+		Conn:      p.Store.Conn, Sessions: h.sessions, Secrets: p.Mirror, Policy: p.Config.CallbackPolicy,
 		Log: p.Config.Log, Metrics: p.Registry, Tracer: tracerOf(p), TraceReceivers: p.Config.TraceReceivers,
 		Supervise: supervise.Spec(p.Config.Log), Connections: p.Config.CallbackConnections,
 		Attempts: p.Config.CallbackAttempts, AccountAttempts: p.Config.CallbackShare,
 		Timeout: p.Config.CallbackTimeout, RetryFor: p.Config.CallbackRetryFor,
 		EndBefore:     config.RetentionSpare / 2,
 		DefaultPolicy: p.Config.DefaultPolicy, Now: p.Config.Now,
-		Client: p.Config.CallbackClient(p.Config.CallbackTimeout), Listeners: p.listeners(), Pauses: p.Paused,
-		LosesFacts: !syncsEach(p),
+		Client: p.Config.CallbackClient(p.Config.CallbackTimeout), Listeners: devtunnel.New(p.Store.Conn),
+		Pauses: p.Paused, LosesFacts: !syncsEach(p),
 	})
 	if err != nil {
 		return err
