@@ -87,7 +87,7 @@ type Config struct {
 	Conn *natsconf.Conn
 	// Stream and Prefix select where the records are stored; if empty, in the operators' bucket.
 	Stream, Prefix string
-	// Name is the actor's in the supervisor's log; "alarms" if empty.
+	// Name is what the log calls the keeper; "alarms" if empty.
 	Name    string
 	Sources []func(ctx context.Context) []Condition
 	// Announce is called once for each event before it is sent; it may be nil.
@@ -137,9 +137,6 @@ func New(c Config) *Keeper {
 	}
 	return k
 }
-
-// String names the actor in the supervisor's log.
-func (k *Keeper) String() string { return k.c.Name }
 
 // Serve checks the causes until ctx ends.
 func (k *Keeper) Serve(ctx context.Context) error {

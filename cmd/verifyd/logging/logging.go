@@ -186,9 +186,6 @@ func (j *Logger) withhold(l zerolog.Level, line []byte) bool {
 	return true
 }
 
-// String names the actor in the supervisor's log.
-func (j *Logger) String() string { return "journal" }
-
 // Serve logs once a minute what was withheld, and the rest at its end, and soon what was dropped.
 func (j *Logger) Serve(ctx context.Context) error {
 	tick := time.NewTicker(repeatsEvery / 6)

@@ -91,9 +91,6 @@ func New(c Config) (*Exporter, error) {
 // Tracer returns the tracer. It may be used before and after Serve; spans after it are dropped.
 func (s *Exporter) Tracer() trace.Tracer { return s.provider.Tracer("verifyd") }
 
-// String names the actor in the supervisor's log.
-func (s *Exporter) String() string { return "spans" }
-
 // Serve waits until ctx ends, and then sends what is left, for a few seconds.
 func (s *Exporter) Serve(ctx context.Context) error {
 	<-ctx.Done()
