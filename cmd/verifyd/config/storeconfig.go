@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -137,22 +136,20 @@ var byteUnits = []struct {
 
 // ParseBytes reads a size such as 8GiB.
 func ParseBytes(s string) (int64, error) {
-	i := slices.IndexFunc(byteUnits, func(u struct {
-		ending string
-		bytes  int64
-	},
-	) bool {
-		return strings.HasSuffix(s, u.ending)
-	})
-	if i < 0 {
-		return 0, fmt.Errorf("%q has no unit (B, KiB, MiB, GiB, TiB)", s)
+	for _, u := range byteUnits {
+		digits, has := strings.CutSuffix(s, u.ending)
+		if !has {
+			continue
+		}
+		n, err := strconv.ParseInt(digits, 10, 64)
+		if err != nil || n < 1 || n > math.MaxInt64/u.bytes {
+			return 0, fmt.Errorf("%q is not a whole number and a unit", s)
+		}
+		if n *= u.bytes; n < storestate.MinStoreBytes {
+			return 0, fmt.Errorf("%q is too small to work with; at least %dMiB", s,
+				storestate.MinStoreBytes>>20)
+		}
+		return n, nil
 	}
-	n, err := strconv.ParseInt(strings.TrimSuffix(s, byteUnits[i].ending), 10, 64)
-	if err != nil || n < 1 || n > math.MaxInt64/byteUnits[i].bytes {
-		return 0, fmt.Errorf("%q is not a whole number and a unit", s)
-	}
-	if n *= byteUnits[i].bytes; n < storestate.MinStoreBytes {
-		return 0, fmt.Errorf("%q is too small to work with; at least %dMiB", s, storestate.MinStoreBytes>>20)
-	}
-	return n, nil
+	return 0, fmt.Errorf("%q has no unit (B, KiB, MiB, GiB, TiB)", s)
 }
