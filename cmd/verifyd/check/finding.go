@@ -1,11 +1,11 @@
 package check
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 
 	"verifyd/cmd/verifyd/config"
+	"verifyd/cmd/verifyd/table"
 )
 
 // Level is how bad a finding is.
@@ -67,10 +67,7 @@ func (s *Survey) Worst() Level {
 // Print writes the findings, for people or as one JSON document.
 func (s *Survey) Print(out io.Writer, asJSON bool) error {
 	if asJSON {
-		e := json.NewEncoder(out)
-		e.SetIndent("", "  ")
-		e.SetEscapeHTML(false)
-		return e.Encode(struct {
+		return table.PrintJSON(out, struct {
 			Worst    Level     `json:"worst"`
 			Findings []Finding `json:"findings"`
 		}{s.Worst(), s.findings})

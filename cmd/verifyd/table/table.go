@@ -74,7 +74,7 @@ func (l Listing) Print(w io.Writer, tables ...*Table) error {
 		for _, t := range tables {
 			doc[t.name] = t.document()
 		}
-		return printJSON(w, doc)
+		return PrintJSON(w, doc)
 	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for i, t := range tables {
@@ -88,8 +88,8 @@ func (l Listing) Print(w io.Writer, tables ...*Table) error {
 	return tw.Flush()
 }
 
-// printJSON writes one document as people can read it, too.
-func printJSON(w io.Writer, doc any) error {
+// PrintJSON writes one document as people can read it, too.
+func PrintJSON(w io.Writer, doc any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)
