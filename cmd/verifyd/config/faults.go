@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"os"
 	"regexp"
-	"strings"
+
+	"verifyd/cmd/verifyd/flags"
 )
 
 // UsageError marks an error in the command line or the settings.
@@ -25,12 +26,7 @@ type Faults []error
 
 // Add names the setting in all its forms, what is wrong with its value, and what would be valid.
 func (f *Faults) Add(flag, wrong, right string) {
-	*f = append(*f, fmt.Errorf("%s (--%s): %s; %s", variable(flag), flag, wrong, right))
-}
-
-// variable returns the name of the variable of a flag.
-func variable(flag string) string {
-	return "VERIFYD_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+	*f = append(*f, fmt.Errorf("%s (--%s): %s; %s", flags.VariableOf(flag), flag, wrong, right))
 }
 
 // Err returns all faults as one error, a line each; nil if there are none.

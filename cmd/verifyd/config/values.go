@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"verifyd/cmd/verifyd/flags"
 	"verifyd/natsconf/certificate"
 	"verifyd/sessions"
 	"verifyd/sessions/proof"
@@ -84,7 +85,7 @@ func Roots(f *Faults, flag, path string) *x509.CertPool {
 func certificates(files map[string]string) (all []certificate.Certificate) {
 	for _, flag := range slices.Sorted(maps.Keys(files)) {
 		text, _ := os.ReadFile(files[flag])
-		if c, ok := certificate.InFile(variable(flag), text); ok {
+		if c, ok := certificate.InFile(flags.VariableOf(flag), text); ok {
 			all = append(all, c)
 		}
 	}
