@@ -1,8 +1,6 @@
 package config
 
 import (
-	"fmt"
-
 	"verifyd/edge/account/secrets"
 	"verifyd/sessions/urlpolicy"
 )
@@ -24,8 +22,7 @@ type Alarms struct {
 func (s alarmSettings) config(f *Faults, policy *urlpolicy.Policy) Alarms {
 	c := Alarms{Secret: s.AlarmSecret, Failures: s.AlarmFailures}
 	if s.AlarmFailures < 1 {
-		f.Add("alarm-failures", fmt.Sprintf("%d is out of range", s.AlarmFailures),
-			"use 1 or more, for example 5")
+		f.outOfRange("alarm-failures", s.AlarmFailures, "use 1 or more, for example 5")
 	}
 	if s.AlarmURL == "" {
 		return c

@@ -13,15 +13,15 @@ func (s callbackSettings) callbackBounds(c *Config, f *Faults) {
 	c.CallbackConnections, c.CallbackAttempts, c.CallbackShare = s.CallbackConnections, s.CallbackAttempts,
 		s.CallbackShare
 	if n := s.CallbackConnections; n < 1 || n > dispatcher.MaxConnections {
-		f.Add("callback-connections", fmt.Sprintf("%d is out of range", n),
+		f.outOfRange("callback-connections", n,
 			fmt.Sprintf("use 1 to %d, for example 64", dispatcher.MaxConnections))
 	}
 	if n := s.CallbackAttempts; n < 1 || n > dispatcher.MaxAttempts {
-		f.Add("callback-attempts", fmt.Sprintf("%d is out of range", n),
+		f.outOfRange("callback-attempts", n,
 			fmt.Sprintf("use 1 to %d, for example 2048", dispatcher.MaxAttempts))
 	}
 	if n := s.CallbackShare; n < 0 || n > s.CallbackAttempts {
-		f.Add("callback-share", fmt.Sprintf("%d is out of range", n),
+		f.outOfRange("callback-share", n,
 			fmt.Sprintf("use 1 to %d, which is VERIFYD_CALLBACK_ATTEMPTS, or leave it out for half of that",
 				s.CallbackAttempts))
 	}

@@ -137,7 +137,7 @@ func (s Settings) edgeConfig(c *Config, f *Faults) {
 		c.Levels.Default = c.Levels.Min
 	}
 	if c.StoreWait = s.StoreWait; c.StoreWait < time.Second || c.StoreWait > places.MaxStoreWait {
-		f.Add("store-wait", fmt.Sprintf("%s is out of range", s.StoreWait),
+		f.outOfRange("store-wait", s.StoreWait,
 			fmt.Sprintf("use 1s to %s, for example 12s", places.MaxStoreWait))
 	}
 	if s.BaseURL != "" {
@@ -260,12 +260,10 @@ func (s Settings) callbackConfig(c *Config, f *Faults) {
 	s.callbackBounds(c, f)
 	c.CallbackTimeout, c.CallbackRetryFor = s.CallbackTimeout, s.CallbackRetryFor
 	if c.CallbackTimeout < time.Second || c.CallbackTimeout > time.Minute {
-		f.Add("callback-timeout", fmt.Sprintf("%s is out of range", s.CallbackTimeout),
-			"use 1s to 1m, for example 10s")
+		f.outOfRange("callback-timeout", s.CallbackTimeout, "use 1s to 1m, for example 10s")
 	}
 	if c.CallbackRetryFor < 0 || c.CallbackRetryFor > 24*time.Hour {
-		f.Add("callback-retry-for", fmt.Sprintf("%s is out of range", s.CallbackRetryFor),
-			"use 0s to 24h, for example 15m")
+		f.outOfRange("callback-retry-for", s.CallbackRetryFor, "use 0s to 24h, for example 15m")
 	}
 	// 0s is one try; the dispatcher's zero is its default
 	c.CallbackRetryFor = max(c.CallbackRetryFor, time.Nanosecond)

@@ -19,7 +19,7 @@ type copySettings struct {
 // scrub returns the interval; 0: none.
 func (s copySettings) scrub(f *Faults) time.Duration {
 	if s.StoreScrub != 0 && (s.StoreScrub < time.Minute || s.StoreScrub > maxScrub) {
-		f.Add("store-scrub", fmt.Sprintf("%s is out of range", s.StoreScrub),
+		f.outOfRange("store-scrub", s.StoreScrub,
 			fmt.Sprintf("use 1m to %s, for example 1h, or 0 for none", maxScrub))
 	}
 	return s.StoreScrub

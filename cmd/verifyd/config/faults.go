@@ -29,6 +29,11 @@ func (f *Faults) Add(flag, wrong, right string) {
 	*f = append(*f, fmt.Errorf("%s (--%s): %s; %s", flags.VariableOf(flag), flag, wrong, right))
 }
 
+// outOfRange names a setting whose value is out of range, and what would be valid.
+func (f *Faults) outOfRange(flag string, value any, right string) {
+	f.Add(flag, fmt.Sprintf("%v is out of range", value), right)
+}
+
 // Err returns all faults as one error, a line each; nil if there are none.
 func (f *Faults) Err() error { return errors.Join(*f...) }
 

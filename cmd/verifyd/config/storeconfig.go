@@ -50,8 +50,7 @@ func (s StoreSettings) Config(f *Faults) Store {
 		f.Add("store-limit", err.Error(), "for example 8GiB")
 	}
 	if s.KeepResults < RetentionSpare || s.KeepResults > 90*24*time.Hour {
-		f.Add("keep-results", fmt.Sprintf("%s is out of range", s.KeepResults),
-			"use "+retentionSpare+" to 2160h, for example 72h")
+		f.outOfRange("keep-results", s.KeepResults, "use "+retentionSpare+" to 2160h, for example 72h")
 	}
 	s.replicas(&c, f)
 	s.secretKey(&c, f)
