@@ -39,12 +39,11 @@ type Beside struct {
 // Play enrolls the sample integrator by the operator's credential, plays the user once, shows the callback,
 // and then waits for people to try it.
 func (b Beside) Play(ctx context.Context, by Operator, out, errOut io.Writer) error {
-	d := &demo{out: out, err: errOut, operator: by, began: time.Now()}
+	d := &demo{Options: Options{Operator: by, Out: out, Err: errOut}, began: time.Now()}
 	defer d.stop()
 	if err := b.provide(d); err != nil {
 		return err
 	}
-	var l net.Listener
 	l, err := net.Listen("tcp", b.ReceiverListen)
 	if err != nil {
 		return config.Usage(fmt.Errorf("--receiver-listen: %w", err))
@@ -58,7 +57,7 @@ func (b Beside) Play(ctx context.Context, by Operator, out, errOut io.Writer) er
 	if err := b.await(ctx, d); err != nil {
 		return err
 	}
-	if err := d.auto(ctx, besideNetwork); err != nil || b.Auto {
+	if err := d.walk(ctx, besideNetwork); err != nil || b.Auto {
 		return err
 	}
 	return d.interactive(ctx, "It is simulated at "+b.Network+".")
@@ -98,7 +97,7 @@ func (b Beside) enroll(ctx context.Context, d *demo) error {
 	if err := f.Err(); err != nil {
 		return config.Usage(err)
 	}
-	st, err := store.Reach(ctx, cfg, zerolog.New(d.err).Level(zerolog.ErrorLevel), store.ToUse)
+	st, err := store.Reach(ctx, cfg, zerolog.New(d.Err).Level(zerolog.ErrorLevel), store.ToUse)
 	if err != nil {
 		return err
 	}

@@ -42,8 +42,9 @@ func TestDemoBesideAwaitsTheNetwork(t *testing.T) {
 	}
 	cfg.Listen, cfg.Networks = "127.0.0.1:0", []netsettings.Settings{settings}
 	d := &demo{
-		out: io.Discard, err: io.Discard, operator: Operator{Actor: access.Operator("")}, began: time.Now(),
-		program: service.New(cfg),
+		Options: Options{
+			Operator: Operator{Actor: access.Operator("")}, Out: io.Discard, Err: io.Discard,
+		}, began: time.Now(), program: service.New(cfg),
 	}
 	t.Cleanup(d.stop)
 	failed := d.run("service", d.program)

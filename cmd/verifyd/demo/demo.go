@@ -48,7 +48,7 @@ const (
 // Options configure the demo.
 type Options struct {
 	Auto     bool   // play the browser too, and end after the callback
-	Binding  string // the level that sessions require: link, code or account; empty: link
+	Binding  string // the level that sessions require: link, code or account; empty: the account's
 	LogLevel string
 	Operator Operator
 	In       io.Reader // what people type: the codes that pages show; nil: nothing
@@ -74,13 +74,13 @@ func Run(ctx context.Context, o Options) (err error) {
 		return fmt.Errorf("create a temporary folder: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	s := &demo{out: o.Out, err: o.Err, operator: o.Operator, began: time.Now(), binding: o.Binding}
+	s := &demo{Options: o, began: time.Now()}
 	if err := s.start(ctx, dir, j); err != nil {
 		return err
 	}
 	defer s.stop()
 	if o.Auto {
-		return s.auto(ctx, "dev")
+		return s.walk(ctx, "dev")
 	}
 	if o.In != nil {
 		s.readLines(ctx, o.In)
@@ -90,10 +90,8 @@ func Run(ctx context.Context, o Options) (err error) {
 
 // demo is a running demo.
 type demo struct {
-	out, err   io.Writer
+	Options
 	lines      <-chan string // that people type; nil if nobody does
-	binding    string        // the level that sessions require; empty: the account's
-	operator   Operator
 	began      time.Time
 	program    *service.Program
 	integrator *Integrator
@@ -108,13 +106,13 @@ func (d *demo) stop() {
 
 // say prints a step with the time since the start.
 func (d *demo) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(d.out, "%8.3f s  %s\n", time.Since(d.began).Seconds(), fmt.Sprintf(format, args...))
+	_, _ = fmt.Fprintf(d.Out, "%8.3f s  %s\n", time.Since(d.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
 // detail prints lines that belong to the last step.
 func (d *demo) detail(lines ...string) {
 	for _, l := range lines {
-		_, _ = fmt.Fprintf(d.out, "              %s\n", l)
+		_, _ = fmt.Fprintf(d.Out, "              %s\n", l)
 	}
 }
 
@@ -205,7 +203,7 @@ func (d *demo) enroll(ctx context.Context) error {
 		return err
 	}
 	owner := account.Member{Network: "dev", Subject: demoOwner, Name: demoOwner, Role: access.RoleOwner}
-	if _, err := accounts.AddMember(ctx, d.operator.Actor, a.ID, owner); err != nil {
+	if _, err := accounts.AddMember(ctx, d.Operator.Actor, a.ID, owner); err != nil {
 		return err
 	}
 	if err := d.program.Knows(ctx, secret); err != nil {
@@ -217,15 +215,15 @@ func (d *demo) enroll(ctx context.Context) error {
 // account creates the sample integrator's account, if it is missing, and a key.
 func (d *demo) account(ctx context.Context, accounts *accountstore.Store) (a account.Account, secret string,
 	err error) {
-	a, err = accounts.CreateAccount(ctx, d.operator.Actor, demoAccount)
+	a, err = accounts.CreateAccount(ctx, d.Operator.Actor, demoAccount)
 	if errors.Is(err, account.ErrAccountExists) {
 		// with a running service it could be somebody else's
-		a, err = d.operator.Account(ctx, accounts, demoAccount)
+		a, err = d.Operator.Account(ctx, accounts, demoAccount)
 	}
 	if err != nil {
 		return a, "", err
 	}
-	secret, key, err := accounts.CreateKey(ctx, d.operator.Actor, a.ID, account.KeyOptions{Name: "demo"})
+	secret, key, err := accounts.CreateKey(ctx, d.Operator.Actor, a.ID, account.KeyOptions{Name: "demo"})
 	if err != nil {
 		return a, "", err
 	}
@@ -235,7 +233,7 @@ func (d *demo) account(ctx context.Context, accounts *accountstore.Store) (a acc
 
 // begin starts a session as the sample integrator.
 func (d *demo) begin(ctx context.Context) (Started, error) {
-	s, err := d.integrator.start(ctx, User, d.binding)
+	s, err := d.integrator.start(ctx, User, d.Binding)
 	if err != nil {
 		return s, err
 	}
@@ -272,7 +270,7 @@ func (d *demo) interactive(ctx context.Context, ending string) error {
 			return err
 		}
 		d.detail("", "Open this link and sign in as anybody you like:", "", "    "+s.VerifyURL, "")
-		if d.binding == "code" {
+		if d.Binding == "code" {
 			d.detail("Then type the code that the page shows, and Enter: the user writes it to the bot.", "")
 		}
 		d.detail(ending, "")
@@ -297,7 +295,7 @@ func (d *demo) interactive(ctx context.Context, ending string) error {
 func (d *demo) awaitCallback(ctx context.Context, s Started, expired <-chan time.Time) (got Received,
 	came bool) {
 	typed := d.lines
-	if d.binding != "code" {
+	if d.Binding != "code" {
 		typed = nil
 	}
 	for {
@@ -349,8 +347,8 @@ func (d *demo) readLines(ctx context.Context, from io.Reader) {
 	}()
 }
 
-// auto plays the browser: it goes through the same pages, forms and redirects as a person's browser.
-func (d *demo) auto(ctx context.Context, network string) error {
+// walk plays the browser: it goes through the same pages, forms and redirects as a person's browser.
+func (d *demo) walk(ctx context.Context, network string) error {
 	ctx, cancel := context.WithTimeout(ctx, autoTimeout)
 	defer cancel()
 	s, err := d.begin(ctx)
