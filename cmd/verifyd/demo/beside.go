@@ -129,7 +129,7 @@ func (b Beside) await(ctx context.Context, d *demo) error {
 }
 
 func (b Beside) tryOnce(ctx context.Context, d *demo) error {
-	s, err := d.integrator.start(ctx, User, "")
+	s, err := d.integrator.StartFor(ctx, User, d.integrator.CallbackURL())
 	if err != nil {
 		return err
 	}

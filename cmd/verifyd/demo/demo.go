@@ -173,26 +173,23 @@ func (d *demo) run(name string, s supervise.Service) (failed <-chan error) {
 // Config configures the service through the same settings that operators use, whatever the environment
 // says.
 func Config(dir, caFile string, log zerolog.Logger) (config.Config, error) {
-	try := func(listen string) (config.Config, error) {
-		var c struct{ config.Settings }
-		parser, err := kong.New(&c)
-		if err != nil {
-			return config.Config{}, fmt.Errorf("settings of the demo: %w", err)
-		}
-		if _, err := parser.Parse([]string{
+	listen := demoListen
+	if !free(listen) {
+		listen = "127.0.0.1:0"
+	}
+	var c struct{ config.Settings }
+	parser, err := kong.New(&c)
+	if err == nil {
+		_, err = parser.Parse([]string{
 			"--data-dir", filepath.Join(dir, "store"), "--listen", listen, "--admin-listen", "",
-			"--dev-network", "--test-keys",
-			"--dev-network-dashboard", "--dashboard-allow", "open",
+			"--dev-network", "--test-keys", "--dev-network-dashboard", "--dashboard-allow", "open",
 			"--callback-ca-file", caFile, "--callback-allow-cidrs", "127.0.0.0/8",
-		}); err != nil {
-			return config.Config{}, fmt.Errorf("settings of the demo: %w", err)
-		}
-		return c.Config(log)
+		})
 	}
-	if free(demoListen) {
-		return try(demoListen)
+	if err != nil {
+		return config.Config{}, fmt.Errorf("settings of the demo: %w", err)
 	}
-	return try("127.0.0.1:0")
+	return c.Config(log)
 }
 
 // enroll does what an operator and an integrator do once.
@@ -233,7 +230,7 @@ func (d *demo) account(ctx context.Context, accounts *accountstore.Store) (a acc
 
 // begin starts a session as the sample integrator.
 func (d *demo) begin(ctx context.Context) (Started, error) {
-	s, err := d.integrator.start(ctx, User, d.Binding)
+	s, err := d.integrator.start(ctx, User, d.Binding, d.integrator.CallbackURL())
 	if err != nil {
 		return s, err
 	}

@@ -135,14 +135,9 @@ func (o *recordedAnswer) Write(b []byte) (int, error) {
 // Started is the answer of POST /verify/init (contract §2.1).
 type Started = client.Started
 
-// start starts a session for a user, which requires a level.
-func (i *Integrator) start(ctx context.Context, user, binding string) (Started, error) {
-	return i.begin(ctx, user, binding, i.CallbackURL())
-}
-
-// StartFor starts a session for a user, whose callback is sent elsewhere.
+// StartFor starts a session for a user, whose callback is sent there.
 func (i *Integrator) StartFor(ctx context.Context, user, callbackURL string) (Started, error) {
-	return i.begin(ctx, user, "", callbackURL)
+	return i.start(ctx, user, "", callbackURL)
 }
 
 // client calls the service with the integrator's key.
@@ -160,7 +155,8 @@ func (i *Integrator) confirm(ctx context.Context, s Started, user, code string) 
 	return err
 }
 
-func (i *Integrator) begin(ctx context.Context, user, binding, callbackURL string) (Started, error) {
+// start starts a session for a user, which requires a level; empty: the account's.
+func (i *Integrator) start(ctx context.Context, user, binding, callbackURL string) (Started, error) {
 	c, err := i.client()
 	if err != nil {
 		return Started{}, err
