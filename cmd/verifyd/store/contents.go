@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
@@ -13,7 +12,6 @@ import (
 	"verifyd/natsconf/topology"
 	"verifyd/natsconf/transfer"
 	"verifyd/sessions/facts"
-	"verifyd/sessions/recovery"
 	sessionstore "verifyd/sessions/store"
 )
 
@@ -53,34 +51,6 @@ func (s *Store) Empty(ctx context.Context, assets []transfer.Asset) (bool, error
 // Assets lists all assets of a store.
 func Assets() []transfer.Asset {
 	return transfer.Assets(topology.New(topology.Options{}))
-}
-
-// CloseUnfinished ends what had not ended when the store was backed up: a second POST must not follow from a
-// restore. It returns how many deliveries it has ended, and how many sessions were open.
-func (s *Store) CloseUnfinished(ctx context.Context, written time.Time) (deliveries, open int, err error) {
-	err = s.WithFacts(func(st *sessionstore.Store) error {
-		deliveries, open, err = st.CloseUnfinished(ctx, written)
-		return err
-	})
-	return deliveries, open, err
-}
-
-// CloseLost ends what a damaged store no longer knows the end of.
-func (s *Store) CloseLost(ctx context.Context, from, to time.Time) (deliveries, closed int, err error) {
-	err = s.WithFacts(func(st *sessionstore.Store) error {
-		deliveries, closed, err = st.CloseLost(ctx, from, to)
-		return err
-	})
-	return deliveries, closed, err
-}
-
-// CloseKeyless ends the sessions whose keys were lost with a damaged store.
-func (s *Store) CloseKeyless(ctx context.Context) (k recovery.Keyless, err error) {
-	err = s.WithFacts(func(st *sessionstore.Store) error {
-		k, err = st.CloseKeyless(ctx)
-		return err
-	})
-	return k, err
 }
 
 // WithFacts runs the writers of facts for a command, while do works with them.

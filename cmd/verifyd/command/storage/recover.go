@@ -19,6 +19,8 @@ import (
 	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/storestate"
 	"verifyd/natsconf/topology"
+	"verifyd/sessions/recovery"
+	sessionstore "verifyd/sessions/store"
 )
 
 // Recover repairs a damaged store, and reports what it has lost.
@@ -80,14 +82,19 @@ func endRecovery(ctx context.Context, c command.Console, s *store.Store) error {
 		_, _ = fmt.Fprintln(c.Out, d)
 	}
 	if from, to, lost := s.Recovery.Lost(topology.StreamCompletions); lost {
-		var err error
-		if deliveries, closed, err = s.CloseLost(ctx, from, to); err != nil {
+		if err := s.WithFacts(func(damaged *sessionstore.Store) (err error) {
+			deliveries, closed, err = damaged.CloseLost(ctx, from, to)
+			return err
+		}); err != nil {
 			return err
 		}
 	}
 	if _, _, lost := s.Recovery.Lost(topology.StreamSessionKeys); lost {
-		k, err := s.CloseKeyless(ctx)
-		if err != nil {
+		var k recovery.Keyless
+		if err := s.WithFacts(func(damaged *sessionstore.Store) (err error) {
+			k, err = damaged.CloseKeyless(ctx)
+			return err
+		}); err != nil {
 			return err
 		}
 		closed += k.Closed

@@ -23,6 +23,7 @@ import (
 	"verifyd/sessions"
 	"verifyd/sessions/erasure"
 	"verifyd/sessions/facts"
+	sessionstore "verifyd/sessions/store"
 )
 
 // Restore fills a new store from a backup.
@@ -265,8 +266,10 @@ func (r Restore) open(ctx context.Context, c command.Console, st *store.Store, h
 	again bool) error {
 	deliveries, sessions := 0, 0
 	if !r.GoOn {
-		var err error
-		if deliveries, sessions, err = st.CloseUnfinished(ctx, h.CreatedAt); err != nil {
+		if err := st.WithFacts(func(restored *sessionstore.Store) (err error) {
+			deliveries, sessions, err = restored.CloseUnfinished(ctx, h.CreatedAt)
+			return err
+		}); err != nil {
 			return err
 		}
 	}
