@@ -19,7 +19,6 @@ import (
 	"verifyd/natsconf/embedded"
 	"verifyd/natsconf/storestate"
 	"verifyd/natsconf/topology"
-	"verifyd/sessions/recovery"
 	sessionstore "verifyd/sessions/store"
 )
 
@@ -74,34 +73,40 @@ func nothingLost(c command.Console, cfg config.Store) error {
 	return err
 }
 
+// closeLost ends what the store has lost the end of, and counts the deliveries that it ended as unknown and
+// the sessions that it closed.
+func closeLost(ctx context.Context, c command.Console, r *embedded.Recovery,
+	damaged *sessionstore.Store) (deliveries, closed int, err error) {
+	if from, to, lost := r.Lost(topology.StreamCompletions); lost {
+		if deliveries, closed, err = damaged.CloseLost(ctx, from, to); err != nil {
+			return 0, 0, err
+		}
+	}
+	if _, _, lost := r.Lost(topology.StreamSessionKeys); !lost {
+		return deliveries, closed, nil
+	}
+	k, err := damaged.CloseKeyless(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	_, _ = fmt.Fprintf(c.Out,
+		"Sessions whose keys are lost, so that their users and callback URLs are no longer known: %d. "+
+			"Of these, callbacks that had not ended and cannot be sent: %d.\n", k.Sessions, k.Undelivered)
+	return deliveries, closed + k.Closed, nil
+}
+
 // endRecovery ends the sessions and deliveries whose end the store has lost, and reports and records what was
 // lost.
 func endRecovery(ctx context.Context, c command.Console, s *store.Store) error {
-	deliveries, closed := 0, 0
 	for _, d := range s.Recovery.Damages {
 		_, _ = fmt.Fprintln(c.Out, d)
 	}
-	if from, to, lost := s.Recovery.Lost(topology.StreamCompletions); lost {
-		if err := s.WithFacts(func(damaged *sessionstore.Store) (err error) {
-			deliveries, closed, err = damaged.CloseLost(ctx, from, to)
-			return err
-		}); err != nil {
-			return err
-		}
-	}
-	if _, _, lost := s.Recovery.Lost(topology.StreamSessionKeys); lost {
-		var k recovery.Keyless
-		if err := s.WithFacts(func(damaged *sessionstore.Store) (err error) {
-			k, err = damaged.CloseKeyless(ctx)
-			return err
-		}); err != nil {
-			return err
-		}
-		closed += k.Closed
-		_, _ = fmt.Fprintf(c.Out,
-			"Sessions whose keys are lost, so that their users and callback URLs are no longer known: %d. "+
-				"Of these, callbacks that had not ended and cannot be sent: %d.\n", k.Sessions,
-			k.Undelivered)
+	var deliveries, closed int
+	if err := s.WithFacts(func(damaged *sessionstore.Store) (err error) {
+		deliveries, closed, err = closeLost(ctx, c, s.Recovery, damaged)
+		return err
+	}); err != nil {
+		return err
 	}
 	// none of the deliveries that were ended above
 	inFlight, _, uncounted := s.Reader().OpenClaims(ctx, 1, nil)
