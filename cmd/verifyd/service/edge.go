@@ -115,7 +115,7 @@ func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
 	p.quota = quota
 	p.add("quota", quota)
 	return api.New(api.Config{
-		BaseURL: p.Base, Keys: p.Mirror, Signing: signing.New(p.Store.Ring), Uses: h.uses,
+		BaseURL: p.Base, Keys: p.Mirror, Signing: signing.New(p.Store.Ring), Uses: p.uses,
 		Sessions: h.sessions, Reservations: h.sessions, Lister: h.sessions, Usages: h.sessions,
 		Changes: h.watch,
 		Rates:   rates, FailedKeys: failures, Quota: quota, Callbacks: p.Config.CallbackPolicy,

@@ -42,6 +42,7 @@ type Program struct {
 	Admin  string           // address of the operators' server; empty: none
 	Store  *store.Store
 	Mirror *keymirror.Mirror
+	uses   *keyuse.Uses // nil if this process runs no edge
 	// of the streams' leaders and copies
 	Observer *provision.Observer
 	nets     networks
@@ -80,7 +81,6 @@ func (p *Program) Kill(name string) bool {
 // shared is what edge and dispatcher share.
 type shared struct {
 	sessions     *sessionstore.Store
-	uses         *keyuse.Uses
 	gauge        *storestate.Gauge
 	watch        *sessionstore.Watch
 	stateMonitor *storestate.Monitor

@@ -146,6 +146,7 @@ func (p *Program) start(ctx context.Context) (err error) {
 // startRoles starts what this process does, on a store that is open.
 func startRoles(ctx context.Context, p *Program, public net.Listener) error {
 	h := p.addCore()
+	addAccounts(p)
 	addObserver(p)
 	if p.Config.Dispatcher {
 		if err := p.addDispatcher(h); err != nil {
@@ -196,17 +197,22 @@ func (p *Program) listen() (net.Listener, error) {
 // addCore adds what both edge and dispatcher depend on.
 func (p *Program) addCore() shared {
 	conn := p.Store.Conn
-	newWriter := natsconf.NewWriter
+	newWriter, newSingle := natsconf.NewWriter, natsconf.NewSingleWriter
 	if p.Store.Embedded != nil && !syncsEach(p) {
-		newWriter = natsconf.NewSingleWriter
+		newWriter = newSingle
 	}
-	pending := newWriter(conn, topology.BucketStream(topology.BucketSessions))
-	completions := newWriter(conn, topology.StreamCompletions)
-	retries := natsconf.NewSingleWriter(conn, topology.StreamRetries)
-	identities := natsconf.NewSingleWriter(conn, topology.BucketStream(topology.BucketIdentities))
-	keyed := newWriter(conn, topology.BucketStream(topology.BucketIdempotency))
-	usage := natsconf.NewSingleWriter(conn, topology.StreamUsage)
-	events := natsconf.NewSingleWriter(conn, topology.StreamEvents)
+	add := func(name string, w *natsconf.Writer) *natsconf.Writer {
+		p.add(name, w)
+		return w
+	}
+	pending := add("sessions writer", newWriter(conn, topology.BucketStream(topology.BucketSessions)))
+	completions := add("completions writer", newWriter(conn, topology.StreamCompletions))
+	retries := add("retries writer", newSingle(conn, topology.StreamRetries))
+	identities := add("identities writer",
+		newSingle(conn, topology.BucketStream(topology.BucketIdentities)))
+	keyed := add("idempotency writer", newWriter(conn, topology.BucketStream(topology.BucketIdempotency)))
+	usage := add("usage writer", newSingle(conn, topology.StreamUsage))
+	events := add("events writer", newSingle(conn, topology.StreamEvents))
 	steps := sessionstore.NewSteps(conn, events)
 	p.Unreadables = newUnreadables(p.Config.Log, p.Clock)
 	meter := stats.NewMeter(usage)
@@ -218,7 +224,6 @@ func (p *Program) addCore() shared {
 			Now:   p.Config.Now,
 			Plain: p.Config.PlainSessions, OnUnreadable: p.Unreadables.onUnreadable,
 		}),
-		uses:         keyuse.New(conn, p.Config.Log),
 		gauge:        storestate.NewGauge(conn, p.Store.Embedded),
 		watch:        sessionstore.NewWatch(conn),
 		stateMonitor: storestate.NewMonitor(conn, p.Config.Log),
@@ -230,31 +235,32 @@ func (p *Program) addCore() shared {
 			storestate.NewHealthMonitor(p.Store.Embedded.Fail, append(h.writers, events)...))
 		addScrubber(p)
 	}
-	p.Mirror = keymirror.New(conn, p.Store.Ring, p.Config.Log)
-	p.Mirror.Measure(p.Registry)
 	h.gauge.Measure(p.Registry)
-	p.Mirror.Now, p.Store.Accounts.Now = p.Config.Now, p.Config.Now
 	p.add("clock", storetime.NewKeeper(conn.Clock, p.Config.Log))
-	p.add("sessions writer", pending)
-	p.add("completions writer", completions)
-	p.add("retries writer", retries)
-	p.add("idempotency writer", keyed)
-	p.add("identities writer", identities)
-	p.add("usage writer", usage)
-	p.add("events writer", events)
-	p.add("key mirror", p.Mirror).Up = p.Mirror.Loaded() // no key is refused because it was not read yet
 	p.add("session watch", h.watch)
 	p.add("store's standing", h.stateMonitor)
 	p.add("store gauge", h.gauge)
-	if p.Config.Edge { // a dispatcher accepts no keys, and its credential writes no audit log
-		p.add("key uses", h.uses)
+	p.add("meter", meter)
+	p.add("steps", steps)
+	return h
+}
+
+// addAccounts adds what follows accounts, and what keeps their notices until they are stored.
+func addAccounts(p *Program) {
+	conn := p.Store.Conn
+	p.Store.Accounts.Now = p.Config.Now
+	p.Mirror = keymirror.New(conn, p.Store.Ring, p.Config.Log)
+	p.Mirror.Measure(p.Registry)
+	p.Mirror.Now = p.Config.Now
+	p.add("key mirror", p.Mirror).Up = p.Mirror.Loaded() // no key is refused because it was not read yet
+	// a dispatcher accepts no keys, and its credential writes no audit log
+	if p.Config.Edge {
+		p.uses = keyuse.New(conn, p.Config.Log)
+		p.add("key uses", p.uses)
 		p.add("account repairer", accountstore.NewRepairer(p.Store.Accounts, p.Config.Log))
 	}
 	p.notices = notice.NewQueue(notice.NewStore(conn), p.Config.Log)
 	p.add("notice queue", p.notices)
-	p.add("meter", meter)
-	p.add("steps", steps)
-	return h
 }
 
 // syncsEach reports whether the store is embedded, and syncs each message before it is acknowledged. Of
