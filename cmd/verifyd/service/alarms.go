@@ -161,12 +161,12 @@ func watchNetworks(p *Program) func(context.Context) []alarm.Condition {
 	away := lasting{}
 	return func(context.Context) []alarm.Condition {
 		var all []alarm.Condition
-		for id, available := range p.nets.states() {
-			err := available()
-			if away.howLong(id, err != nil, p.Clock()) >= NetworkGrace {
+		for _, n := range p.nets.states() {
+			err := n.available()
+			if away.howLong(n.id, err != nil, p.Clock()) >= NetworkGrace {
 				all = append(all, alarm.Condition{
-					Type: alarm.NetworkUnavailable, About: id, Detail: err.Error(),
-					Data: map[string]any{"network": id},
+					Type: alarm.NetworkUnavailable, About: n.id, Detail: err.Error(),
+					Data: map[string]any{"network": n.id},
 				})
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 
 	"github.com/rs/zerolog"
@@ -27,24 +26,13 @@ type networks struct {
 	test  *network.Network   // for test sessions; nil: there are none
 	logIn []*network.Network // into the dashboard, with a redirect URI of their own
 	// missing are those without which this edge has started, since whose their identities are cannot be read
-	missing []missingNetwork
+	missing []networkState
 }
 
-type missingNetwork struct {
-	id  string
-	err error
-}
-
-// leaveOut notes a network whose namespace could not be bound, if the others can do without it, and reports
-// whether they can.
-func leaveOut(ns *networks, id string, err error, log zerolog.Logger) bool {
-	if !errors.Is(err, namespace.ErrUnreadable) {
-		return false
-	}
-	log.Error().Err(err).Str("network", id).
-		Msg("this edge starts without an identity network: whose its identities are cannot be read")
-	ns.missing = append(ns.missing, missingNetwork{id, err})
-	return true
+// networkState is a network that users sign in with, and why it cannot be used now.
+type networkState struct {
+	id        string
+	available func() error
 }
 
 // lack returns why nobody can sign in for live sessions; nil if somebody can.
@@ -52,23 +40,15 @@ func (ns networks) lack() error {
 	if len(ns.live) > 0 || len(ns.missing) == 0 {
 		return nil
 	}
-	return ns.missing[0].err
+	return ns.missing[0].available()
 }
 
-// states yields the networks that users sign in with, by their ids, with why each cannot be used now.
-func (ns networks) states() iter.Seq2[string, func() error] {
-	return func(yield func(string, func() error) bool) {
-		for _, n := range ns.signIn() {
-			if !yield(n.ID(), n.Available) {
-				return
-			}
-		}
-		for _, m := range ns.missing {
-			if !yield(m.id, func() error { return m.err }) {
-				return
-			}
-		}
+// states returns the networks that users sign in with, each with why it cannot be used now.
+func (ns networks) states() (all []networkState) {
+	for _, n := range ns.signIn() {
+		all = append(all, networkState{n.ID(), n.Available})
 	}
+	return append(all, ns.missing...)
 }
 
 // signIn returns the networks that complete sessions, each once.
@@ -81,9 +61,9 @@ func (ns networks) signIn() []*network.Network {
 
 // ids are those of the networks that users sign in with.
 func (ns networks) ids() (ids []string) {
-	for id := range ns.states() {
-		if !slices.Contains(ids, id) {
-			ids = append(ids, id)
+	for _, n := range ns.states() {
+		if !slices.Contains(ids, n.id) {
+			ids = append(ids, n.id)
 		}
 	}
 	return ids
@@ -118,9 +98,10 @@ func (ns networks) keeper(log zerolog.Logger) *network.Keeper {
 // checks report to operators which networks do not answer.
 func (ns networks) checks() []web.Check {
 	var checks []web.Check
-	for id, available := range ns.states() {
+	for _, n := range ns.states() {
 		checks = append(checks, web.Check{
-			Name: "network " + id, Check: func() (string, error) { return "", available() }, Advisory: true,
+			Name: "network " + n.id, Check: func() (string, error) { return "", n.available() },
+			Advisory: true,
 		})
 	}
 	return checks
@@ -131,23 +112,16 @@ func (ns networks) checks() []web.Check {
 func openNetworks(ctx context.Context, p *Program) (networks, error) {
 	var all networks
 	for _, s := range p.Config.Networks {
-		namespace, err := bindNamespace(ctx, p, s)
-		if leaveOut(&all, s.NetworkID(), err, p.Config.Log) {
-			continue
-		}
+		n, back, err := all.open(ctx, p, s)
 		if err != nil {
 			return networks{}, err
 		}
-		n, err := newNetwork(p, s, namespace, "")
-		if err == nil && s.Dashboard {
-			var back *network.Network
-			back, err = newNetwork(p, s, namespace, login.ReturnPath)
+		if n != nil {
+			all.live = append(all.live, n)
+		}
+		if back != nil {
 			all.logIn = append(all.logIn, back)
 		}
-		if err != nil {
-			return networks{}, config.Usage(err)
-		}
-		all.live = append(all.live, n)
 	}
 	if p.Config.DevNetwork == "" {
 		return all, nil
@@ -170,25 +144,40 @@ func openNetworks(ctx context.Context, p *Program) (networks, error) {
 	return all, nil
 }
 
-func newNetwork(p *Program, s netsettings.Settings, namespace, returnPath string) (*network.Network, error) {
-	return network.New(s, network.Options{
+// open makes a network, and the one that leads back to the dashboard if it is for that, too. Both are nil,
+// and the network is missing, if whose its identities are cannot be read.
+func (ns *networks) open(ctx context.Context, p *Program, s netsettings.Settings) (n, back *network.Network,
+	err error) {
+	bound, why := bindNamespace(ctx, p, s)
+	if errors.Is(why, namespace.ErrUnreadable) {
+		p.Config.Log.Error().Err(why).Str("network", s.NetworkID()).
+			Msg("this edge starts without an identity network: whose its identities are cannot be read")
+		ns.missing = append(ns.missing, networkState{s.NetworkID(), func() error { return why }})
+		return nil, nil, nil
+	}
+	if why != nil {
+		return nil, nil, why
+	}
+	o := network.Options{
 		BaseURL: p.Base, RootCAs: p.Config.NetworkRoots, Now: p.own, Issued: p.Config.Now,
-		VerifyConnection: p.Config.Met.Verify("identity network"),
-		Namespace:        namespace, ReturnPath: returnPath,
-	})
+		VerifyConnection: p.Config.Met.Verify("identity network"), Namespace: bound,
+	}
+	if n, err = network.New(s, o); err == nil && s.Dashboard {
+		o.ReturnPath = login.ReturnPath
+		back, err = network.New(s, o)
+	}
+	if err != nil {
+		return nil, nil, config.Usage(err)
+	}
+	return n, back, nil
 }
 
 // addDevNetwork adds the dev network where it is wanted.
 func addDevNetwork(ctx context.Context, p *Program, all *networks, dev *devnetwork.Provider) error {
-	namespace, err := bindNamespace(ctx, p, dev.Settings())
-	if leaveOut(all, dev.Settings().NetworkID(), err, p.Config.Log) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	n, err := newNetwork(p, dev.Settings(), namespace, "")
-	if err != nil {
+	s := dev.Settings()
+	s.Dashboard = p.Config.DevDashboard
+	n, back, err := all.open(ctx, p, s)
+	if err != nil || n == nil {
 		return err
 	}
 	dev.AllowRedirect(n.RedirectURI())
@@ -200,12 +189,8 @@ func addDevNetwork(ctx context.Context, p *Program, all *networks, dev *devnetwo
 			"the dev network is on for live sessions: anybody who can reach it can sign in as anybody")
 		all.live = append(all.live, n)
 	}
-	if !p.Config.DevDashboard {
+	if back == nil {
 		return nil
-	}
-	back, err := newNetwork(p, dev.Settings(), namespace, login.ReturnPath)
-	if err != nil {
-		return err
 	}
 	p.Config.Log.Warn().Msg(
 		"the dev network leads into the dashboard: anybody who can reach it gets in as anybody")
