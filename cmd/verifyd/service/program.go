@@ -68,8 +68,8 @@ type Program struct {
 	opened []io.Closer
 }
 
-// Kill makes an actor fail, for tests of its restart, and reports whether there is one of this name. It
-// returns once the actor has taken notice.
+// Kill makes an actor fail once it runs, for tests of its restart, and reports whether there is one of this
+// name.
 func (p *Program) Kill(name string) bool {
 	a := p.actors[name]
 	if a != nil {

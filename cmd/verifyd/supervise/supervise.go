@@ -24,17 +24,19 @@ type Actor struct {
 	Up <-chan struct{}
 
 	service Service
-	kills   chan struct{}
-	failed  chan error // the last failure, for the caller that waits for the start
+	running chan context.CancelCauseFunc // of the service while it runs, for tests of its restart
+	failed  chan error                   // the last failure, for the caller that waits for the start
 }
 
 // New returns an actor for a service.
 func New(name string, s Service) *Actor {
-	return &Actor{Name: name, service: s, kills: make(chan struct{}), failed: make(chan error, 1)}
+	return &Actor{
+		Name: name, service: s, running: make(chan context.CancelCauseFunc, 1), failed: make(chan error, 1),
+	}
 }
 
-// Kill makes the actor fail, for tests of its restart. It returns once the actor has taken notice.
-func (a *Actor) Kill() { a.kills <- struct{}{} }
+// Kill makes the actor fail, for tests of its restart, once it runs.
+func (a *Actor) Kill() { (<-a.running)(errKilled) }
 
 // String names the actor in the supervisor's log.
 func (a *Actor) String() string { return a.Name }
@@ -48,16 +50,14 @@ var (
 // restarts it.
 func (a *Actor) Serve(ctx context.Context) error {
 	inner, cancel := context.WithCancelCause(ctx)
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
+	a.running <- cancel
+	defer func() {
 		select {
-		case <-a.kills:
-			cancel(errKilled)
-		case <-inner.Done():
+		case <-a.running:
+		default: // Kill has it
 		}
+		cancel(nil)
 	}()
-	defer func() { cancel(nil); <-watched }()
 	err := a.service.Serve(inner)
 	if ctx.Err() != nil {
 		return ctx.Err()
