@@ -1,5 +1,6 @@
 // Package supervise runs the actors of a process: each has a name, and its supervisor restarts it when it
-// fails. Actors that start and stop together are a layer.
+// fails. Actors that start and stop together are a layer. It is small: packages service, store and demo run
+// actors, and store knows neither of the others.
 package supervise
 
 import (

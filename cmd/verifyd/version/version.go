@@ -1,4 +1,5 @@
-// Package version identifies this build.
+// Package version identifies this build. It is small: packages that name the build import it, and it imports
+// none of ours.
 package version
 
 import (
