@@ -111,14 +111,13 @@ func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
 		return nil, err
 	}
 	p.add("rate sharing", limit.NewSharing(rates, p.Store.Conn, p.Config.Now))
-	quota := limit.NewQuota(h.usage, p.Config.Quota)
-	p.quota = quota
-	p.add("quota", quota)
+	p.quota = limit.NewQuota(h.usage, p.Config.Quota)
+	p.add("quota", p.quota)
 	return api.New(api.Config{
 		BaseURL: p.Base, Keys: p.Mirror, Signing: signing.New(p.Store.Ring), Uses: p.uses,
 		Sessions: h.sessions, Reservations: h.sessions, Lister: h.sessions, Usages: h.sessions,
 		Changes: h.watch,
-		Rates:   rates, FailedKeys: failures, Quota: quota, Callbacks: p.Config.CallbackPolicy,
+		Rates:   rates, FailedKeys: failures, Quota: p.quota, Callbacks: p.Config.CallbackPolicy,
 		Listeners: devtunnel.New(p.Store.Conn),
 		Store:     store,
 		StoreHigh: h.gauge.High, StoreLeft: h.stateMonitor.Check, TrustedProxies: p.Config.TrustedProxies,

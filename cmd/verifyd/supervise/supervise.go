@@ -138,8 +138,8 @@ func (l *Layer) Stop() {
 	<-l.done
 }
 
-// Await waits until an actor is up, if it has Up. A failure before that ends the start: at boot a fault is for
-// the operator to fix, while later it is for the supervisor.
+// Await waits until an actor is up, if it has Up. A failure before that ends the start: at boot a fault is
+// for the operator to fix, while later it is for the supervisor.
 func Await(ctx context.Context, a *Actor) error {
 	if a.Up == nil {
 		return nil
