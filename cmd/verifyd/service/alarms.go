@@ -48,15 +48,15 @@ const (
 )
 
 // addAlarms adds the actor that notifies operators, with what edge and dispatcher know.
-func (p *Program) addAlarms(h shared) {
-	sources := []func(context.Context) []alarm.Condition{storeWatch(h.gauge), watchStreams(p),
+func (p *Program) addAlarms() {
+	sources := []func(context.Context) []alarm.Condition{storeWatch(p.gauge), watchStreams(p),
 		watchNetworks(p), p.Unreadables.Conditions, p.copyWatch,
 		watchClock(p.Store.Conn.Clock), recordsWatch(p)}
 	if p.quota != nil {
 		sources = append(sources, quotaWatch(p.quota))
 	}
 	if p.Config.Dispatcher {
-		sources = append(sources, p.Receivers.conditions, watchBacklog(p, h.sessions),
+		sources = append(sources, p.Receivers.conditions, watchBacklog(p, p.sessions),
 			strayWatch(p.sender.Strays, p.Clock))
 	}
 	c := alarm.Config{Conn: p.Store.Conn, Sources: sources, Log: p.Config.Log, Metrics: p.Registry,

@@ -28,13 +28,13 @@ import (
 )
 
 // dashboard makes the integrator's pages.
-func (p *Program) dashboard(h shared, pages *signin.Handler, attempts *limit.Attempts,
+func (p *Program) dashboard(pages *signin.Handler, attempts *limit.Attempts,
 	waiting *places.Waiting) (*dashboard.Handler, error) {
 	p.Store.Accounts.OwnNames(p.Config.OwnNames())
 	loggedIn := logins.NewStore(p.Store.Conn, p.Store.Ring, p.Config.Now)
 	paused := pauses.NewStore(p.Store.Conn, p.Config.Now)
-	paused.Oldest = store.OldestOf(h.sessions)
-	p.add("search", lists.NewAhead(h.sessions.Lists))
+	paused.Oldest = store.OldestOf(p.sessions)
+	p.add("search", lists.NewAhead(p.sessions.Lists))
 	var snippets []integratorpages.Snippet
 	for _, g := range verify.Guides() {
 		snippets = append(snippets, integratorpages.Snippet{
@@ -44,7 +44,7 @@ func (p *Program) dashboard(h shared, pages *signin.Handler, attempts *limit.Att
 	return dashboard.New(dashboard.Config{
 		BaseURL: p.Base, Attempts: attempts, Networks: p.nets.logIn, SignIn: p.nets.signIn(),
 		Allow: p.Config.DashboardAllow, Accounts: p.Store.Accounts, Directory: p.Mirror, Logins: loggedIn,
-		Sessions: h.sessions, List: h.sessions, Usage: h.sessions, Watch: h.watch, Callbacks: sender{
+		Sessions: p.sessions, List: p.sessions, Usage: p.sessions, Watch: p.watch, Callbacks: sender{
 			p.Config.CallbackClient(p.Config.CallbackTimeout), p.Config.CallbackPolicy,
 		},
 		Rate: p.Config.Rate, Policy: p.Config.DefaultPolicy, Quota: p.Config.Quota,

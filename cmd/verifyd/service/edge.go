@@ -26,8 +26,8 @@ import (
 )
 
 // addEdge adds the public server, and returns the checks of it.
-func (p *Program) addEdge(ctx context.Context, h shared, public net.Listener) ([]web.Check, error) {
-	handler, err := p.handler(ctx, h)
+func (p *Program) addEdge(ctx context.Context, public net.Listener) ([]web.Check, error) {
+	handler, err := p.handler(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func startAdmin(ctx context.Context, p *Program, checks []web.Check) error {
 	return nil
 }
 
-func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
+func (p *Program) handler(ctx context.Context) (http.Handler, error) {
 	var err error
 	p.nets, err = openNetworks(ctx, p)
 	if err = cmp.Or(err, p.nets.lack()); err != nil {
@@ -82,7 +82,7 @@ func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
 		return nil, err
 	}
 	pages, err := signin.New(signin.Config{
-		BaseURL: p.Base, Sessions: h.sessions, Networks: p.nets.live, Test: p.nets.test,
+		BaseURL: p.Base, Sessions: p.sessions, Networks: p.nets.live, Test: p.nets.test,
 		Accounts: requesters{p.Mirror}, Attempts: attempts, Store: store, Key: p.Store.Ring,
 		Log:     p.Config.Log,
 		Metrics: p.Registry, Now: p.Config.Now,
@@ -90,7 +90,7 @@ func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	board, err := p.dashboard(h, pages, attempts, store)
+	board, err := p.dashboard(pages, attempts, store)
 	if err != nil {
 		return nil, err
 	}
@@ -111,16 +111,16 @@ func (p *Program) handler(ctx context.Context, h shared) (http.Handler, error) {
 		return nil, err
 	}
 	p.add("rate sharing", limit.NewSharing(rates, p.Store.Conn, p.Config.Now))
-	p.quota = limit.NewQuota(h.usage, p.Config.Quota)
+	p.quota = limit.NewQuota(p.usage, p.Config.Quota)
 	p.add("quota", p.quota)
 	return api.New(api.Config{
 		BaseURL: p.Base, Keys: p.Mirror, Signing: signing.New(p.Store.Ring), Uses: p.uses,
-		Sessions: h.sessions, Reservations: h.sessions, Lister: h.sessions, Usages: h.sessions,
-		Changes: h.watch,
+		Sessions: p.sessions, Reservations: p.sessions, Lister: p.sessions, Usages: p.sessions,
+		Changes: p.watch,
 		Rates:   rates, FailedKeys: failures, Quota: p.quota, Callbacks: p.Config.CallbackPolicy,
 		Listeners: devtunnel.New(p.Store.Conn),
 		Store:     store,
-		StoreHigh: h.gauge.High, StoreLeft: h.stateMonitor.Check, TrustedProxies: p.Config.TrustedProxies,
+		StoreHigh: p.gauge.High, StoreLeft: p.stateMonitor.Check, TrustedProxies: p.Config.TrustedProxies,
 		Levels: p.Config.Levels, Proves: pages.Proves, Networks: p.nets.ids(),
 		TestKeys: p.Config.TestKeys,
 		Routes:   slices.Concat(pages.Routes(), board.Routes(), managed.Routes(), static),

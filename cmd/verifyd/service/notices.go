@@ -19,7 +19,7 @@ import (
 const noticeTimeout = 10 * time.Second
 
 // addNotices adds the actors that notify accounts, with what edge and dispatcher know.
-func addNotices(p *Program, h shared) {
+func addNotices(p *Program) {
 	var sources []func() []notice.Notice
 	if p.quota != nil {
 		sources = append(sources, quotaNotices(p))
@@ -47,8 +47,8 @@ func addNotices(p *Program, h shared) {
 			Notify: notifyReceiver(notice.NewStore(p.Store.Conn), p.Receivers), Log: p.Config.Log,
 			Now: p.Config.Now,
 		})
-		p.add("notice sender", whileOpen{h.stateMonitor, sender})
-		p.add("notice follower", whileOpen{h.stateMonitor,
+		p.add("notice sender", whileOpen{p.stateMonitor, sender})
+		p.add("notice follower", whileOpen{p.stateMonitor,
 			&notice.Follower{Conn: p.Store.Conn, Log: p.Config.Log, Now: p.Clock}})
 		p.add("receivers of accounts", p.AccountAlarms)
 	}

@@ -61,6 +61,14 @@ type Program struct {
 	Receivers   *receivers // what the dispatcher learns about them
 	Unreadables *unreadables
 
+	// what edge and dispatcher share
+	sessions     *sessionstore.Store
+	gauge        *storestate.Gauge
+	watch        *sessionstore.Watch
+	stateMonitor *storestate.Monitor
+	usage        *natsconf.Writer
+	writers      []*natsconf.Writer
+
 	actors map[string]*supervise.Actor
 	added  map[string]*supervise.Actor // those of them that have not been started yet
 	layers []*supervise.Layer          // in the order of their start
@@ -76,14 +84,4 @@ func (p *Program) Kill(name string) bool {
 		a.Kill()
 	}
 	return a != nil
-}
-
-// shared is what edge and dispatcher share.
-type shared struct {
-	sessions     *sessionstore.Store
-	gauge        *storestate.Gauge
-	watch        *sessionstore.Watch
-	stateMonitor *storestate.Monitor
-	usage        *natsconf.Writer
-	writers      []*natsconf.Writer
 }

@@ -37,7 +37,7 @@ const (
 //
 // External servers may be without a leader, or this process without one of them, for as long as requests
 // wait; until then it is ready.
-func (p *Program) readiness(h shared) []web.Check {
+func (p *Program) readiness() []web.Check {
 	var pause time.Duration
 	if p.Store.Embedded == nil {
 		pause = p.storeWait()
@@ -64,17 +64,17 @@ func (p *Program) readiness(h shared) []web.Check {
 			return keysState(p.Mirror.BlindSince(), p.Mirror.InDoubt(), pause)
 		}},
 		{Name: "writers",
-			Check: func() (string, error) { return "", storestate.CheckWriters(pause, h.writers...) }},
-		{Name: "standing", Check: func() (string, error) { return "", h.stateMonitor.Check() }},
+			Check: func() (string, error) { return "", storestate.CheckWriters(pause, p.writers...) }},
+		{Name: "standing", Check: func() (string, error) { return "", p.stateMonitor.Check() }},
 		{Name: "clock", Advisory: true, Check: func() (string, error) {
 			skew := p.Store.Conn.Clock.Skew().Abs().Round(time.Millisecond)
 			return fmt.Sprintf("%s off the store's", skew), p.Store.Conn.Clock.Check()
 		}},
 		{Name: checkDeliveries, Advisory: true,
-			Check: func() (string, error) { return "", h.stateMonitor.CheckDeliveries() }},
+			Check: func() (string, error) { return "", p.stateMonitor.CheckDeliveries() }},
 		{Name: CheckStore, Advisory: true, Check: func() (string, error) {
-			used, limit := h.gauge.Use()
-			return StoreUseText(used, limit), h.gauge.Check()
+			used, limit := p.gauge.Use()
+			return StoreUseText(used, limit), p.gauge.Check()
 		}},
 	}
 	if p.copier != nil {
@@ -109,7 +109,7 @@ func keysState(blindSince time.Time, inDoubt bool, pause time.Duration) (string,
 
 // presenceOf is what this process reports about itself to operators who ask. The state of each stream is left
 // out: they ask the leaders themselves.
-func presenceOf(p *Program, h shared, checks []web.Check) func() fleet.Process {
+func presenceOf(p *Program, checks []web.Check) func() fleet.Process {
 	self := fleet.Process{
 		PID: os.Getpid(), Version: version.Text(), Since: time.Now().UTC().Truncate(time.Second),
 		Key: p.Store.Key.Fingerprint(), Roles: rolesOf(p),
@@ -130,7 +130,7 @@ func presenceOf(p *Program, h shared, checks []web.Check) func() fleet.Process {
 			now.Degraded = append(now.Degraded, fleet.Failure{Check: f.Name, Reason: f.Reason})
 		}
 		now.SealsUnder, now.KeyWaits = p.Store.Ring.Seals(), p.Store.Ring.Waits()
-		now.Store.Used, now.Store.Limit = h.gauge.Use()
+		now.Store.Used, now.Store.Limit = p.gauge.Use()
 		now.Copy, now.Records, now.Certificates = copyState(p), recordsOf(p), certificates(p)
 		if p.sender != nil {
 			now.Hosts, now.Backlog, now.Strays = p.sender.Hosts(), p.sender.Backlog(), p.sender.Strays()

@@ -145,17 +145,17 @@ func (p *Program) start(ctx context.Context) (err error) {
 
 // startRoles starts what this process does, on a store that is open.
 func startRoles(ctx context.Context, p *Program, public net.Listener) error {
-	h := p.addCore()
+	p.addCore()
 	addAccounts(p)
 	addObserver(p)
 	if p.Config.Dispatcher {
-		if err := p.addDispatcher(h); err != nil {
+		if err := p.addDispatcher(); err != nil {
 			return err
 		}
 	}
-	checks := p.readiness(h)
+	checks := p.readiness()
 	if public != nil {
-		ofEdge, err := p.addEdge(ctx, h, public)
+		ofEdge, err := p.addEdge(ctx, public)
 		if err != nil {
 			return err
 		}
@@ -168,9 +168,9 @@ func startRoles(ctx context.Context, p *Program, public net.Listener) error {
 		return err
 	}
 	measureReady(p, checks)
-	p.addAlarms(h)
-	addNotices(p, h)
-	p.add("presence", fleet.NewPresence(p.Store.Conn, presenceOf(p, h, checks), p.Config.Log))
+	p.addAlarms()
+	addNotices(p)
+	p.add("presence", fleet.NewPresence(p.Store.Conn, presenceOf(p, checks), p.Config.Log))
 	return p.startAdded(ctx)
 }
 
@@ -195,7 +195,7 @@ func (p *Program) listen() (net.Listener, error) {
 }
 
 // addCore adds what both edge and dispatcher depend on.
-func (p *Program) addCore() shared {
+func (p *Program) addCore() {
 	conn := p.Store.Conn
 	newWriter, newSingle := natsconf.NewWriter, natsconf.NewSingleWriter
 	if p.Store.Embedded != nil && !syncsEach(p) {
@@ -211,38 +211,33 @@ func (p *Program) addCore() shared {
 	identities := add("identities writer",
 		newSingle(conn, topology.BucketStream(topology.BucketIdentities)))
 	keyed := add("idempotency writer", newWriter(conn, topology.BucketStream(topology.BucketIdempotency)))
-	usage := add("usage writer", newSingle(conn, topology.StreamUsage))
+	p.usage = add("usage writer", newSingle(conn, topology.StreamUsage))
 	events := add("events writer", newSingle(conn, topology.StreamEvents))
 	steps := sessionstore.NewSteps(conn, events)
 	p.Unreadables = newUnreadables(p.Config.Log, p.Clock)
-	meter := stats.NewMeter(usage)
+	meter := stats.NewMeter(p.usage)
 	meter.Now = p.Config.Now
-	h := shared{
-		sessions: sessionstore.New(sessionstore.Config{
-			Conn: conn, Pending: pending, Completions: completions, Retries: retries, Idempotency: keyed,
-			Identities: identities, Meter: meter, Steps: steps, Metrics: p.Registry, Key: p.Store.Ring,
-			Now:   p.Config.Now,
-			Plain: p.Config.PlainSessions, OnUnreadable: p.Unreadables.onUnreadable,
-		}),
-		gauge:        storestate.NewGauge(conn, p.Store.Embedded),
-		watch:        sessionstore.NewWatch(conn),
-		stateMonitor: storestate.NewMonitor(conn, p.Config.Log),
-		usage:        usage,
-	}
-	h.writers = []*natsconf.Writer{pending, completions, retries, keyed, identities, usage}
+	p.sessions = sessionstore.New(sessionstore.Config{
+		Conn: conn, Pending: pending, Completions: completions, Retries: retries, Idempotency: keyed,
+		Identities: identities, Meter: meter, Steps: steps, Metrics: p.Registry, Key: p.Store.Ring,
+		Now: p.Config.Now, Plain: p.Config.PlainSessions, OnUnreadable: p.Unreadables.onUnreadable,
+	})
+	p.gauge = storestate.NewGauge(conn, p.Store.Embedded)
+	p.watch = sessionstore.NewWatch(conn)
+	p.stateMonitor = storestate.NewMonitor(conn, p.Config.Log)
+	p.writers = []*natsconf.Writer{pending, completions, retries, keyed, identities, p.usage}
 	if p.Store.Embedded != nil {
 		p.add("store watchdog",
-			storestate.NewHealthMonitor(p.Store.Embedded.Fail, append(h.writers, events)...))
+			storestate.NewHealthMonitor(p.Store.Embedded.Fail, append(p.writers, events)...))
 		addScrubber(p)
 	}
-	h.gauge.Measure(p.Registry)
+	p.gauge.Measure(p.Registry)
 	p.add("clock", storetime.NewKeeper(conn.Clock, p.Config.Log))
-	p.add("session watch", h.watch)
-	p.add("store's standing", h.stateMonitor)
-	p.add("store gauge", h.gauge)
+	p.add("session watch", p.watch)
+	p.add("store's standing", p.stateMonitor)
+	p.add("store gauge", p.gauge)
 	p.add("meter", meter)
 	p.add("steps", steps)
-	return h
 }
 
 // addAccounts adds what follows accounts, and what keeps their notices until they are stored.
@@ -269,14 +264,14 @@ func syncsEach(p *Program) bool {
 	return p.Store.Embedded != nil && p.Config.Store.Sync != embedded.SyncInterval
 }
 
-func (p *Program) addDispatcher(h shared) error {
+func (p *Program) addDispatcher() error {
 	p.Paused = pauses.NewMirror(p.Store.Conn, p.Config.Log)
 	p.add("pauses", p.Paused).Up = p.Paused.Loaded() // nothing is sent to a paused host that was not read yet
 	p.Receivers = newReceivers(p.Config.Alarms.Failures, p.Clock)
 	p.Receivers.offer = p.notices.Offer
 	d, err := dispatcher.New(dispatcher.Config{
 		OnAttempt: p.Receivers.Ended,
-		Conn:      p.Store.Conn, Sessions: h.sessions, Secrets: p.Mirror, Policy: p.Config.CallbackPolicy,
+		Conn:      p.Store.Conn, Sessions: p.sessions, Secrets: p.Mirror, Policy: p.Config.CallbackPolicy,
 		Log: p.Config.Log, Metrics: p.Registry, Tracer: tracerOf(p), TraceReceivers: p.Config.TraceReceivers,
 		Supervise: supervise.Spec(p.Config.Log), Connections: p.Config.CallbackConnections,
 		Attempts: p.Config.CallbackAttempts, AccountAttempts: p.Config.CallbackShare,
@@ -290,6 +285,6 @@ func (p *Program) addDispatcher(h shared) error {
 		return err
 	}
 	p.sender = d
-	p.add("dispatcher", whileOpen{h.stateMonitor, d})
+	p.add("dispatcher", whileOpen{p.stateMonitor, d})
 	return nil
 }
