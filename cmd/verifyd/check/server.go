@@ -150,8 +150,8 @@ func checkLimits(s *Survey, in provision.Inspection, c config.Config) {
 		s.err("limits", "raise max_payload of the server", "messages may have %d bytes, verifyd needs %d",
 			in.MaxPayload, minPayload)
 	}
-	streams, consumers := len(topology.New(c.Store.Topology).Streams),
-		len(topology.New(c.Store.Topology).Consumers)
+	t := topology.New(c.Store.Topology)
+	streams, consumers := len(t.Streams), len(t.Consumers)
 	if in.MaxStreams >= 0 && in.MaxStreams < streams {
 		s.err("limits", "raise the account's limit of streams",
 			"the account may have %d streams, verifyd needs %d", in.MaxStreams, streams)

@@ -146,9 +146,6 @@ func copyState(p *Program) *fleet.Copy {
 		Dir: s.Dir, At: s.At.UTC().Truncate(time.Millisecond), Lag: s.Lag(now).Seconds(), Bytes: s.Bytes,
 		SameDisk: s.SameDisk,
 	}
-	if s.At.IsZero() {
-		c.At = time.Time{}
-	}
 	if err := copyFailure(s, now, transfer.MaxCopyLag); err != nil {
 		c.Failure = err.Error()
 	}
