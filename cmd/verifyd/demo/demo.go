@@ -91,6 +91,7 @@ func Run(ctx context.Context, o Options) (err error) {
 // demo is a running demo.
 type demo struct {
 	Options
+
 	lines      <-chan string // that people type; nil if nobody does
 	began      time.Time
 	program    *service.Program
