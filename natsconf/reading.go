@@ -251,7 +251,7 @@ func (s *scan) batchSize() int {
 	if s.expected > s.delivered {
 		left = s.expected - s.delivered
 	}
-	return int(min(readingPage, s.last-s.position, left)) //nolint:gosec // no more than readingPage
+	return int(min(readingPage, s.last-s.position, left))
 }
 
 // accept records the messages that came, and returns those that were asked for. Messages after a gap are

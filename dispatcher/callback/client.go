@@ -30,9 +30,9 @@ type Config struct {
 	VerifyReceiver, VerifyProxy func(tls.ConnectionState) error
 	// Policy decides where callbacks may go; nil means public addresses only, on every port.
 	Policy *urlpolicy.Policy
-	// Timeout bounds a whole attempt: the dial, if there was one, the write, and the answer. The dial, which is
-	// DNS, connect (with the whole exchange with an egress proxy) and TLS, gets half of it, the receiver the
-	// other half. Default 10 s.
+	// Timeout bounds a whole attempt: the dial, if there was one, the write, and the answer. The dial, which
+	// is DNS, connect (with the whole exchange with an egress proxy) and TLS, gets half of it, the receiver
+	// the other half. Default 10 s.
 	Timeout time.Duration
 	// UserAgent is the User-Agent field, "verifyd/VERSION". Default "verifyd".
 	UserAgent string

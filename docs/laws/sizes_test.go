@@ -25,7 +25,7 @@ const (
 // What exceeds the sizes today. Each figure may only become smaller.
 var (
 	manyTestFiles = map[string]int{"cmd/verifyd": 88, "dispatcher": 33, "edge/api": 30, "edge/signin": 37}
-	longCalls     = map[string]int{"the module": 117}
+	longCalls     = map[string]int{"the module": 112}
 )
 
 // Packages, types, files, lines and parameters are within their sizes. With -v it prints the functions that

@@ -56,6 +56,9 @@ func writeTarGz(w io.Writer, files []file, at time.Time) error {
 	return z.Close()
 }
 
+// nobody is the user of the Dockerfile's image, which exists on no system.
+const nobody = 65532
+
 // writeTar writes files that belong to root, or to the image's user.
 func writeTar(w io.Writer, files []file, at time.Time) error {
 	t := tar.NewWriter(w)

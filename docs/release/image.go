@@ -23,9 +23,6 @@ const (
 	annotation   = "org.opencontainers.image."
 )
 
-// nobody is the user of the Dockerfile's image, which exists on no system.
-const nobody = 65532
-
 // imageFolders are writable, so that volumes that are mounted there take their owner from them.
 var imageFolders = []string{
 	"data", "shared", "shared/dispatcher", "shared/edge", "shared/monitor", "shared/nats", "shared/operator",

@@ -59,8 +59,8 @@ func decodeVerification(body []byte, callbacks Callbacks) (verification, []probl
 		callback:       m.url("callback_url", callbacks),
 		reference:      m.checked("reference", checkReference),
 		locale:         m.checked("locale", checkLocale),
-		displayName:    m.text("display_name", false),
-		groupName:      m.text("group_name", false),
+		displayName:    m.name("display_name"),
+		groupName:      m.name("group_name"),
 	}
 	m.Misspelt("binding")
 	return v, m.Faults
@@ -80,6 +80,15 @@ func (m members) text(name string, required bool) string {
 			MaxFieldBytes)
 	case s == "" && required:
 		m.Faultf(name, problem.FaultLength, "the field is empty; it must have 1 to %d bytes", MaxFieldBytes)
+	}
+	return s
+}
+
+// name reads how people know somebody or something. White space alone is no name.
+func (m members) name(name string) string {
+	s := m.text(name, false)
+	if strings.TrimSpace(s) == "" {
+		return ""
 	}
 	return s
 }

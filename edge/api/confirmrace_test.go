@@ -242,7 +242,8 @@ func TestHundredClientsGuess(t *testing.T) {
 		t.Errorf("it stands as %+v", a)
 	}
 	id := sessions.ID(idOf(t, token))
-	if p, err := s.store.ProgressOf(t.Context(), sessions.Session{ID: id}); err != nil || len(p.Tried) != proof.MaxTries {
+	p, err := s.store.ProgressOf(t.Context(), sessions.Session{ID: id})
+	if err != nil || len(p.Tried) != proof.MaxTries {
 		t.Errorf("%d tries are stored, %v", len(p.Tried), err)
 	}
 	if n := s.completions(t); n != 1 {

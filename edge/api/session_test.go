@@ -180,7 +180,7 @@ func TestReadWhyItIsDue(t *testing.T) {
 		}
 	}
 	const cells = ",due,0,connect,,,,4,'=refused the connection,2030-01-02T03:04:05.678Z," +
-		"2030-01-02T03:04:14.678Z\r\n"
+		"2030-01-02T03:04:14.678Z,,\r\n"
 	if got := listed("text/csv"); !strings.HasSuffix(got, cells) {
 		t.Errorf("%s\nwant %s", got, cells)
 	}

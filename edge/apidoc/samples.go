@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// call is a request, which is written as a program in each language, from one description. A program uses only
-// what the language brings, so that it runs as it is. The key comes from the environment, as VERIFYD_API_KEY.
+// call is a request, which is written as a program in each language, from one description. A program uses
+// only what the language brings, so that it runs as it is. The key comes from the environment, as
+// VERIFYD_API_KEY.
 type call struct {
 	Method, URL string
 	Keyed       bool   // it takes an API key
@@ -120,14 +121,14 @@ func (c call) python() string {
 	return t.String()
 }
 
-// singleQuoted writes a text between single quotes, as PHP and Ruby read them.
-func singleQuoted(s string) string {
+// single writes a text between single quotes, as PHP and Ruby read them.
+func single(s string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'"
 }
 
 func (c call) php() string {
 	var t text
-	t.line("<?php\n\n$answer = fopen(%s, \"r\", false, stream_context_create([\"http\" => [", singleQuoted(c.URL))
+	t.line("<?php\n\n$answer = fopen(%s, \"r\", false, stream_context_create([\"http\" => [", single(c.URL))
 	t.line("    \"method\" => %q,", c.Method)
 	if c.Keyed || c.Body != "" {
 		t.line("    \"header\" => [")
@@ -135,7 +136,7 @@ func (c call) php() string {
 		t.when(c.Body != "", "        \"Content-Type: application/json\",")
 		t.line("    ],")
 	}
-	t.when(c.Body != "", "    \"content\" => %s,", singleQuoted(c.Body))
+	t.when(c.Body != "", "    \"content\" => %s,", single(c.Body))
 	t.line("    \"ignore_errors\" => true,\n]]));")
 	t.line("echo stream_get_meta_data($answer)[\"wrapper_data\"][0], \"\\n\";\nfpassthru($answer);")
 	return t.String()
@@ -144,10 +145,10 @@ func (c call) php() string {
 func (c call) ruby() string {
 	var t text
 	class := c.Method[:1] + strings.ToLower(c.Method[1:])
-	t.line("require \"net/http\"\n\nuri = URI(%s)\nrequest = Net::HTTP::%s.new(uri)", singleQuoted(c.URL), class)
+	t.line("require \"net/http\"\n\nuri = URI(%s)\nrequest = Net::HTTP::%s.new(uri)", single(c.URL), class)
 	t.when(c.Keyed, "request[\"Authorization\"] = \"Bearer #{ENV.fetch(\"VERIFYD_API_KEY\")}\"")
 	t.when(c.Body != "", "request[\"Content-Type\"] = \"application/json\"\nrequest.body = %s",
-		singleQuoted(c.Body))
+		single(c.Body))
 	t.line("Net::HTTP.start(uri.hostname, uri.port, use_ssl: uri.scheme == \"https\") do |http|")
 	t.line("  http.request(request) do |answer|\n    puts answer.code")
 	t.line("    answer.read_body { |part| print part }\n  end\nend")

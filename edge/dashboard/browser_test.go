@@ -66,6 +66,20 @@ func (b *browser) back(subject, next string, more ...string) string {
 	return b.To(b.post(b.r.dev.Issuer()+"/authorize", pairs...))
 }
 
+// declines goes to the dev network and comes back without a sign-in. More is for the form that leads there.
+func (b *browser) declines(next string, more ...string) answer {
+	b.t.Helper()
+	u, err := url.Parse(b.back("olga", next, more...))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	q := u.Query()
+	q.Del("code")
+	q.Set("error", "access_denied")
+	u.RawQuery = q.Encode()
+	return b.Get(u.String())
+}
+
 // as is a browser that is logged in.
 func (r *rig) as(subject string) *browser {
 	r.t.Helper()

@@ -218,6 +218,18 @@ func TestWhatIsNoFreshSignIn(t *testing.T) {
 		r.clock.advance(logins.FreshFor / 2)
 		b.asks(b.Get(path), "create", path)
 	})
+	t.Run("one that was declined", func(t *testing.T) { // it can be tried again at once
+		t.Parallel()
+		r := newRig(t, setup{})
+		r.account("Harbor Guild")
+		b := r.as("olga")
+		r.clock.advance(logins.FreshFor)
+		a := b.declines(path, "again", "yes")
+		if to := b.To(a); !strings.HasSuffix(to, "/dashboard/sign-in-again?next="+url.QueryEscape(path)) {
+			t.Errorf("it leads to %s", to)
+		}
+		b.Follow(a).Want(t, http.StatusOK, "You did not finish the login", "Sign in again with")
+	})
 	t.Run("a login that has ended", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, setup{})

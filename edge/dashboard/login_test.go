@@ -237,15 +237,7 @@ func TestReturnsWithoutALogin(t *testing.T) {
 	})
 	t.Run("declined", func(t *testing.T) {
 		b := r.browser()
-		u, err := url.Parse(b.back("olga", ""))
-		if err != nil {
-			t.Fatal(err)
-		}
-		q := u.Query()
-		q.Del("code")
-		q.Set("error", "access_denied")
-		u.RawQuery = q.Encode()
-		b.Follow(b.Get(u.String())).Want(t, http.StatusOK, "You did not finish the login")
+		b.Follow(b.declines("")).Want(t, http.StatusOK, "You did not finish the login")
 		refused(t, b)
 	})
 	t.Run("HEAD spends nothing", func(t *testing.T) {

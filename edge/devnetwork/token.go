@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
 	"verifyd/edge/web"
 
 	shared "verifyd/edge/page"
@@ -32,11 +33,12 @@ func (p *Provider) routes() http.Handler {
 	})
 	// A client that reaches it can sign in as anybody: a foreign page must not, under a name that it made
 	// resolve here.
-	return web.OnlyOwnNames([]string{p.host()}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	refuse := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		drawProblem(w, http.StatusMisdirectedRequest,
 			"This network is not called by the name in the address. Sign-ins start at the service that "+
 				"sends you here.")
-	}), mux)
+	})
+	return web.OnlyOwnNames([]string{p.host()}, refuse, mux)
 }
 
 // host returns the name that the issuer is called by.

@@ -1,74 +1,11 @@
 package limit
 
 import (
-	"errors"
-	"fmt"
 	"math"
-	"strconv"
-	"strings"
 	"time"
 
 	"verifyd/edge/account"
 )
-
-const (
-	// maxCount bounds count and burst. Beyond a million sessions a second the rate is not the limit; and the
-	// product of burst and interval stays far from the end of a time.Duration.
-	maxCount = 1_000_000
-	// maxRefill bounds the time from empty to full for the same reason.
-	maxRefill = 31 * 24 * time.Hour
-)
-
-// ErrRate is returned, wrapped with the fault, for a rate that cannot be used.
-var ErrRate = errors.New(
-	`not a rate; write a count and a unit of s, m or h, as in "20/s", "100/m" or "1000/h"`)
-
-var units = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}
-
-// ParseRate reads a rate such as "20/s", "100/m" or "1000/h". Its burst is its count: one unit's worth at
-// once. The error is ErrRate.
-func ParseRate(s string) (account.Rate, error) {
-	count, unit, _ := strings.Cut(s, "/")
-	n, err := strconv.ParseUint(count, 10, 32)
-	per := units[unit]
-	if err != nil || per == 0 {
-		return account.Rate{}, fmt.Errorf("%q is %w", s, ErrRate)
-	}
-	r := account.Rate{Count: int(n), Per: per, Burst: int(n)}
-	if err := Valid(r); err != nil {
-		return account.Rate{}, fmt.Errorf("%q: %w", s, err)
-	}
-	return r, nil
-}
-
-// RateText formats a rate as ParseRate reads it, and its burst if that differs.
-func RateText(r account.Rate) string {
-	unit := map[time.Duration]string{time.Second: "s", time.Minute: "m", time.Hour: "h"}[r.Per]
-	if unit == "" {
-		unit = r.Per.String()
-	}
-	text := fmt.Sprintf("%d/%s", r.Count, unit)
-	if r.Burst > 0 && r.Burst != r.Count {
-		text += fmt.Sprintf(", bursts of %d", r.Burst)
-	}
-	return text
-}
-
-// Valid returns an error unless a rate can be used: count and burst from 1 to 1,000,000, and from empty to
-// full in at most 31 days. The error wraps ErrRate.
-func Valid(r account.Rate) error {
-	switch {
-	case r.Count < 1 || r.Count > maxCount:
-		return fmt.Errorf("%w: the count is %d, it may be 1 to %d", ErrRate, r.Count, maxCount)
-	case r.Burst < 1 || r.Burst > maxCount:
-		return fmt.Errorf("%w: the burst is %d, it may be 1 to %d", ErrRate, r.Burst, maxCount)
-	case r.Per <= 0 || r.Per > maxRefill:
-		return fmt.Errorf("%w: the period is %s, it may be up to %s", ErrRate, r.Per, maxRefill)
-	case interval(r) > maxRefill/time.Duration(r.Burst):
-		return fmt.Errorf("%w: a burst of %d takes longer than %s to come back", ErrRate, r.Burst, maxRefill)
-	}
-	return nil
-}
 
 // Window is the time from an empty allowance to a full one, in whole seconds, rounded up.
 func Window(r account.Rate) time.Duration {

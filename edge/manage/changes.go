@@ -132,7 +132,8 @@ func intOrNull(m *request.Members, name string) (n int64, given bool) {
 	}
 	n, given = m.Int(name)
 	if given && n < 1 {
-		m.Faultf(name, problem.FaultValue, "the field is %d; it must be 1 or more, or null to remove the value", n)
+		m.Faultf(name, problem.FaultValue,
+			"the field is %d; it must be 1 or more, or null to remove the value", n)
 		return 0, false
 	}
 	return n, given

@@ -3,6 +3,7 @@ package request
 import (
 	"slices"
 	"strings"
+
 	"verifyd/edge/problem"
 
 	"github.com/go-json-experiment/json"
@@ -23,7 +24,8 @@ func (m *Members) Only(names ...string) {
 		if len(shown) > MaxShownName {
 			shown = ""
 		}
-		m.Faultf(shown, problem.FaultUnknown, "there is no such field; the fields are %s", strings.Join(names, ", "))
+		m.Faultf(shown, problem.FaultUnknown, "there is no such field; the fields are %s",
+			strings.Join(names, ", "))
 	}
 }
 
@@ -58,8 +60,8 @@ func (m *Members) Int(name string) (n int64, given bool) {
 		return 0, false
 	}
 	if err := json.Unmarshal(value, &n); err != nil {
-		m.Faultf(name, problem.FaultValue, "the field is %.40s; it must be a whole number of at most 19 digits",
-			value)
+		m.Faultf(name, problem.FaultValue,
+			"the field is %.40s; it must be a whole number of at most 19 digits", value)
 		return 0, false
 	}
 	return n, true

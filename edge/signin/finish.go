@@ -115,9 +115,8 @@ func (h *Handler) spend(vis *visit, f flow.Flow) *reply {
 		return full
 	}
 	defer done()
-	lease := records.Begin(func() (sessions.SignInLease, error) {
-		return h.sessions.LeaseOf(vis.r.Context(), vis.token.ID())
-	})
+	ctx, id := vis.r.Context(), vis.token.ID() // a return that ends early does not wait for the lease
+	lease := records.Begin(func() (sessions.SignInLease, error) { return h.sessions.LeaseOf(ctx, id) })
 	if re := h.read(vis, h.sessions.ReadPending); re != nil {
 		return re
 	}

@@ -89,6 +89,12 @@ func TestNamesStandAboveIDs(t *testing.T) {
 			t.Errorf("%s is missing in\n%s", want, body)
 		}
 	}
+	for _, name := range []string{"Starbuck", "Ishmael"} { // pages are kept, their names are not
+		body = shown(func(q *sessions.Request) { q.DisplayName = name })
+		if !strings.Contains(body, "<dd><bdi>"+name+"</bdi><small>") {
+			t.Errorf("%s is missing in\n%s", name, body)
+		}
+	}
 	body = shown(func(q *sessions.Request) { q.DisplayName, q.Platform = "sailor_42", "disco" })
 	for _, want := range []string{"<dd><bdi>sailor_42</bdi></dd>", "<dd><bdi>disco</bdi></dd>"} {
 		if !strings.Contains(body, want) {

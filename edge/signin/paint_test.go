@@ -95,7 +95,7 @@ func TestKeptPagesDifferByTheirLook(t *testing.T) {
 	// page. A new field belongs into the look, unless it is one of these.
 	own := []string{
 		"look", "Session", "Facts", "Rows", "Buttons", "Expires", "Code", "Again", "InApp", "Choices",
-		"token", "values", "typed", "retryAfter", "status", "formAction",
+		"token", "values", "typed", "retryAfter", "refresh", "status", "formAction",
 	}
 	for field := range reflect.TypeFor[view]().Fields() {
 		if !slices.Contains(own, field.Name) {

@@ -36,7 +36,7 @@ func TestWholeRoundTrip(t *testing.T) {
 			ask := b.Get(b.page(token))
 			ask.WantPage(t, http.StatusOK, headingAsk)
 			for _, part := range []string{
-				"<bdi>Harbor Guild</bdi> asks you", "<bdi>sailor_42</bdi>", "<bdi>discord</bdi>",
+				"<bdi>Harbor Guild</bdi> asks you", "<bdi>sailor_42</bdi>", "<bdi>Discord</bdi>",
 				"118203948571029384</bdi>",
 				"Continue with <bdi>Example Network</bdi>", "10</bdi> minutes after this page was opened",
 				`action="` + s.prefix + `/signin"`,

@@ -61,7 +61,7 @@ func TestPreviewsChangeNothing(t *testing.T) {
 	storm(b.page(token), 3)
 	storm(r.base+"/?session="+strings.Repeat("A", 43), 3) // all links have the same preview card
 	for _, secret := range []string{
-		"sailor_42", "discord", "118203948571029384", "Harbor", token.Reveal(), "<form",
+		"sailor_42", "discord", "Discord", "118203948571029384", "Harbor", token.Reveal(), "<form",
 	} {
 		if strings.Contains(card, secret) {
 			t.Errorf("the card holds %q", secret)
@@ -80,7 +80,9 @@ func TestPreviewRevealsNothing(t *testing.T) {
 	_, token := r.session()
 	b := r.browser()
 	head, _, _ := strings.Cut(b.Get(b.page(token)).Body, "<body>")
-	for _, secret := range []string{"sailor_42", "discord", "118203948571029384", "Harbor", token.Reveal()} {
+	for _, secret := range []string{
+		"sailor_42", "discord", "Discord", "118203948571029384", "Harbor", token.Reveal(),
+	} {
 		if strings.Contains(head, secret) {
 			t.Errorf("the head of the page holds %q:\n%s", secret, head)
 		}

@@ -159,11 +159,14 @@ func everyState(t *testing.T) map[string]shownState {
 		return at(token)
 	}
 	of := func(account string) func(*sessions.Request) {
-		return func(q *sessions.Request) { q.Account = account }
+		return func(q *sessions.Request) {
+			q.Account, q.DisplayName, q.GroupName = account, "Sailor Jo", "Harbor Guild"
+		}
 	}
 	hostile := func(q *sessions.Request) {
 		q.PlatformUserID, q.Platform, q.GuildID, q.Test = "sailor\u202e24_\n"+strings.Repeat("long", 60),
 			"чат «море»", "שלום 🇩🇪 "+strings.Repeat("e\u0301\u0323", 20), true
+		q.DisplayName, q.GroupName = "\u202eyliaS "+strings.Repeat("W", 90), "שלום"
 	}
 	b := r.browser()
 	begun := fresh()

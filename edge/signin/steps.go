@@ -89,8 +89,8 @@ func (p *pages) addProgress(v *view, s sessions.Session, progress proof.Progress
 	}
 }
 
-// refreshConfirm is how often the page with the code looks whether it was given, in seconds: the page goes on by
-// itself, without a script.
+// refreshConfirm is how often the page with the code looks whether it was given, in seconds: the page goes on
+// by itself, without a script.
 const refreshConfirm = 10
 
 // replyConfirm shows the code in the browser that signed in, and in any other that it is there.

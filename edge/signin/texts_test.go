@@ -36,7 +36,8 @@ func everyPage(words *locale) []view {
 				Caution: k == pageElsewhere || k == pageSignedIn, Nowhere: k == pageNowhere, words: words,
 			},
 			Again: "/", Code: "K7M2QX", Choices: []choice{{"ar", "x", "?lang=ar", true}},
-			Facts: []fact{{"ask.account", "y", "x"}, {"ask.where", "", "x"}, {"ask.group", "", "x"}}, Buttons: []button{
+			Facts: []fact{{"ask.account", "y", "x"}, {"ask.where", "", "x"}, {"ask.group", "", "x"}},
+			Buttons: []button{
 				{Network: "a", Name: "A"}, {Network: "b", Name: "B", Away: true},
 			},
 			values: map[string]string{

@@ -84,9 +84,9 @@ type fact struct{ Label, Name, Value string }
 
 // row is a fact as it is drawn. Tall: it takes so much room that it is scrolled in a box of its own.
 type row struct {
-	Label      string
-	Tall       bool
-	Name, Text template.HTML
+	Label string
+	Tall  bool
+	Text  template.HTML
 }
 
 // roomShown is what is shown at once of a value, in characters: some seven lines of a phone.
@@ -95,16 +95,21 @@ const roomShown = 100
 func rowsOf(facts []fact) []row {
 	rows := make([]row, len(facts))
 	for i, f := range facts {
-		tall := page.Room(f.Name)+page.Room(f.Value) > roomShown
-		rows[i] = row{Label: f.Label, Tall: tall}
-		if f.Value != "" {
-			rows[i].Text = page.Typed(f.Value)
-		}
-		if f.Name != "" && f.Name != f.Value {
-			rows[i].Name = page.Typed(f.Name)
-		}
+		rows[i] = row{f.Label, page.Room(f.Name)+page.Room(f.Value) > roomShown, f.text()}
 	}
 	return rows
+}
+
+// text draws the name above what it names; a name that says nothing else is left out.
+func (f fact) text() template.HTML {
+	switch {
+	case f.Name == f.Value || f.Name == "":
+		return page.Typed(f.Value)
+	case f.Value == "":
+		return page.Typed(f.Name)
+	default:
+		return page.Typed(f.Name) + "<small>" + page.Typed(f.Value) + "</small>"
+	}
 }
 
 // button is the way to one identity network. Away: it did not answer lately, which the page says; it may be

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// OnlyOwnNames answers only requests that name a server by a name of its own: an IP address, localhost, or one
-// of names, whatever the port. Anything else gets refuse. A request without a Host (HTTP/1.0) passes: no
+// OnlyOwnNames answers only requests that name a server by a name of its own: an IP address, localhost, or
+// one of names, whatever the port. Anything else gets refuse. A request without a Host (HTTP/1.0) passes: no
 // browser sends one.
 //
 // A server on a private address has no other protection against DNS rebinding: a web page from anywhere can

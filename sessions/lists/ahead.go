@@ -31,8 +31,13 @@ func (a *Ahead) Serve(ctx context.Context) error {
 	for {
 		select {
 		case r := <-a.lists.held.ahead:
+			a.lists.held.setReading(r.account, true)
 			more, err := a.lists.readOn(ctx, &r)
-			if err != nil || more && !a.lists.held.queue(r) {
+			if more && err == nil && a.lists.held.queue(r) {
+				continue
+			}
+			a.lists.held.setReading(r.account, false)
+			if more || err != nil {
 				a.lists.held.unexpect(r.account) // the account's next search, or page, asks again
 			}
 		case <-ctx.Done():
@@ -111,6 +116,20 @@ func (h *held) queue(r reading) bool {
 	default:
 		return false
 	}
+}
+
+func (h *held) setReading(account string, is bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.reading[account] = is; !is {
+		delete(h.reading, account)
+	}
+}
+
+func (h *held) isReading(account string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.reading[account]
 }
 
 func (h *held) unexpect(account string) {

@@ -22,7 +22,10 @@ func (st *Lists) ReadAll(ctx context.Context, account string) error {
 }
 
 // Rows returns how many sessions of an account are in memory.
-func (st *Lists) Rows(account string) int { return st.held.rowsOf(account) }
+func (st *Lists) Rows(account string) int {
+	rows, _ := st.held.sizeOf(account)
+	return rows
+}
 
 // Use borrows an account's span until release is called.
 func (st *Lists) Use(ctx context.Context, account string) (release func(), err error) {

@@ -29,6 +29,7 @@ type held struct {
 
 	ahead    chan reading         // what Ahead reads next
 	expected map[string]time.Time // when each account was queued
+	reading  map[string]bool      // what Ahead has begun, and not ended
 }
 
 type heldSpan struct {
@@ -43,6 +44,7 @@ func newHeld() *held {
 	return &held{
 		spans: map[string]*heldSpan{}, maxBytes: maxHeld,
 		ahead: make(chan reading, maxAhead), expected: map[string]time.Time{},
+		reading: map[string]bool{},
 	}
 }
 
@@ -97,14 +99,14 @@ func (h *held) release(account string, e *heldSpan) {
 	<-e.busy
 }
 
-// rowsOf returns how many sessions of an account are in memory.
-func (h *held) rowsOf(account string) int {
+// sizeOf returns how many sessions of an account are in memory, and how many bytes they take.
+func (h *held) sizeOf(account string) (rows, bytes int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if e := h.spans[account]; e != nil {
-		return e.rows
+		return e.rows, e.bytes
 	}
-	return 0
+	return 0, 0
 }
 
 func (h *held) weigh(e *heldSpan) {

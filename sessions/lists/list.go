@@ -39,7 +39,7 @@ func (st *Lists) list(ctx context.Context, q Query) (Page, error) {
 		return Page{}, err
 	}
 	l := lister{st: st, q: q, first: first, next: last, begun: time.Now()}
-	before := st.held.rowsOf(q.Account)
+	before, _ := st.held.sizeOf(q.Account)
 	if err := l.walkHeld(ctx); err != nil && (ctx.Err() == nil || l.page.Back.IsZero()) {
 		return Page{}, fmt.Errorf("list sessions: %w", err)
 	}

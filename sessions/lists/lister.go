@@ -18,8 +18,6 @@ const (
 	// account has fewer than large sessions, which take 150 ms.
 	patience = time.Second
 	large    = 10_000
-	// rowCost is about how many bytes a session takes in memory.
-	rowCost = 100
 )
 
 // lister walks back through an account's sessions.
@@ -38,7 +36,7 @@ type lister struct {
 // for reading is over, it examines none.
 func (l *lister) walkHeld(ctx context.Context) error {
 	wait, cancel := ctx, func() {}
-	if l.st.held.rowsOf(l.q.Account) >= l.st.large {
+	if rows, _ := l.st.held.sizeOf(l.q.Account); rows >= l.st.large {
 		wait, cancel = context.WithTimeout(ctx, l.st.patience)
 	}
 	defer cancel()
@@ -93,7 +91,7 @@ func (l *lister) walk(ctx context.Context) error {
 			if l.next < l.first {
 				return nil
 			}
-			if l.early = looked >= l.st.large && time.Since(l.begun) >= l.st.patience; l.early {
+			if l.early = looked >= l.st.large && l.over(); l.early {
 				return nil
 			}
 			limit := min(max(4*looked, minRecords), maxRecords)
@@ -101,6 +99,9 @@ func (l *lister) walk(ctx context.Context) error {
 				return err
 			}
 			continue
+		}
+		if l.early = looked >= l.st.large && l.q.wantsOutcome() && l.over(); l.early {
+			return nil // outcomes may have to be read, too
 		}
 		end := min(at+step, l.span.len())
 		full, err := l.take(ctx, at, end)
@@ -110,6 +111,11 @@ func (l *lister) walk(ctx context.Context) error {
 		looked, at, step = looked+end-at, end, min(4*step, maxRows)
 	}
 	return nil
+}
+
+// over reports whether the rest of a large account is left to Ahead: the time is over, or Ahead reads it now.
+func (l *lister) over() bool {
+	return time.Since(l.begun) >= l.st.patience || l.st.held.isReading(l.q.Account)
 }
 
 // take examines a range of rows, and reports whether the page is full.
@@ -169,8 +175,9 @@ func (l *lister) view(ctx context.Context, r *row) (full bool, err error) {
 func (l *lister) progress(ctx context.Context, before int) *Progress {
 	_, all, err := l.st.Conn.Head(ctx, topology.BucketStream(topology.BucketSessions),
 		records.RecordSubject(l.q.Account, "*"), 1)
-	of, read := int64(all), l.st.held.rowsOf(l.q.Account) //nolint:gosec // a count
-	if err != nil || of*rowCost > int64(l.st.held.maxBytes) {
+	of, held := int64(all), l.st.held //nolint:gosec // a count
+	read, bytes := held.sizeOf(l.q.Account)
+	if err != nil || read == 0 || of*int64(bytes/read) > int64(held.maxBytes) {
 		return nil
 	}
 	l.st.Expect(l.q.Account)

@@ -184,7 +184,8 @@ func (s *span) readOutcomes(ctx context.Context, st *Lists, rows []*row, from, t
 				}
 				var id [20]byte
 				_, _ = base32.Lower.Decode(id[:], []byte(p.ID)) // ParseSubject has checked it
-				if r := byID[id]; r != nil {                    // to decode all others would be a third of the work
+				// to decode the others would be a third of the work
+				if r := byID[id]; r != nil {
 					s.end(r, outcomeIn(p.ID, m.Data()))
 				}
 			}

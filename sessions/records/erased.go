@@ -80,15 +80,9 @@ func (st *Reader) EachRecord(ctx context.Context, stream, subject string,
 	}
 	return st.Conn.Pages(ctx, stream, subject, 1, last, func(msgs []jetstream.Msg) error {
 		for _, m := range msgs {
-			id, err := sessions.ParseID(m.Subject()[strings.LastIndexByte(m.Subject(), '.')+1:])
-			if err != nil {
+			id, r, err := sealedIn(stream, m)
+			if errors.Is(err, facts.ErrUnreadable) {
 				continue
-			}
-			var r *SessionRecord
-			if !natsconf.IsMarker(m.Headers()) {
-				if r, err = decodeOutcomeOrRecord(id, stream, m.Data()); errors.Is(err, facts.ErrUnreadable) {
-					continue
-				}
 			}
 			plain := r != nil && err == nil && r.keyRef() == (sessions.KeyRef{})
 			if !plain && isOver(m.Headers(), st.Now()) {
@@ -100,4 +94,17 @@ func (st *Reader) EachRecord(ctx context.Context, stream, subject string,
 		}
 		return nil
 	})
+}
+
+// sealedIn reads a record, or the same part of an outcome; a deleted one is nil.
+func sealedIn(stream string, m jetstream.Msg) (id sessions.ID, r *SessionRecord, err error) {
+	id, err = sessions.ParseID(m.Subject()[strings.LastIndexByte(m.Subject(), '.')+1:])
+	switch {
+	case err != nil:
+		return "", nil, facts.ErrUnreadable
+	case natsconf.IsMarker(m.Headers()):
+		return id, nil, nil
+	}
+	r, err = decodeOutcomeOrRecord(id, stream, m.Data())
+	return id, r, err
 }

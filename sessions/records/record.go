@@ -35,9 +35,9 @@ var (
 	// Records and completions of sessions: from 2 on their personal part is sealed under a key of the
 	// session's own. Those of version 1 hold it in clear text. A session that asks for more than proof.Link
 	// has version 3, and others keep theirs: a build that knows no levels must not complete the former. One
-	// with a reference, a locale or names has version 4: these are in the sealed part, in which older builds
-	// know no such members.
-	sessionVersions = versions{1, 4}
+	// with a reference or a locale has version 4, and one with names version 5: these are in the sealed part,
+	// in which older builds know no such members.
+	sessionVersions = versions{1, 5}
 	// Claims, resends and retries. Those of builds before the version was introduced carry none, and read
 	// the same.
 	factVersions = versions{0, 1}
@@ -54,12 +54,13 @@ var (
 	RecordVersions = versions{1, 1}
 )
 
-// The versions of a session's record from which on its personal part is sealed, it has a level, and a
-// reference, a locale and names.
+// The versions of a session's record from which on its personal part is sealed, it has a level, a reference
+// and a locale, and names.
 const (
 	sealedVersion    = 2
 	levelVersion     = 3
 	referenceVersion = 4
+	namesVersion     = 5
 )
 
 // sealedEventVersion is the version of an event from which on what it holds about the receiver is sealed.

@@ -77,7 +77,10 @@ func newRecord(s sessions.Session, with Sealer) (SessionRecord, error) {
 	if s.Level.Or(proof.Link) != proof.Link {
 		r.Version, r.Level = levelVersion, s.Level
 	}
-	if saysMore(s.Request) {
+	switch {
+	case s.DisplayName+s.GroupName != "":
+		r.Version = namesVersion
+	case s.Reference+s.Locale != "":
 		r.Version = referenceVersion
 	}
 	if s.Lost {
@@ -87,9 +90,6 @@ func newRecord(s sessions.Session, with Sealer) (SessionRecord, error) {
 	r.Personal = with.key.OwnBox().Seal(plain, personalUse+string(s.ID))
 	return r, err
 }
-
-// saysMore reports whether a request has members that builds before referenceVersion do not know.
-func saysMore(r sessions.Request) bool { return r.Reference+r.Locale+r.DisplayName+r.GroupName != "" }
 
 // keyRef returns where the session's own key is; the zero value: it has none.
 func (r SessionRecord) keyRef() sessions.KeyRef {

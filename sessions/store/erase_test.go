@@ -415,7 +415,7 @@ func TestEraseRefusesAnOutcomeThatCannotBeRead(t *testing.T) {
 	h := start(t)
 	strange, _ := h.create(t)
 	natstest.Publish(t, h.conn, "completion."+string(strange.ID),
-		[]byte(`{"v":5}`))
+		[]byte(`{"v":6}`))
 	nobody := anybody("nobody")
 	if _, err := h.store.Erase(t.Context(), nobody, false); err != nil {
 		t.Errorf("its record tells whose it is: %v", err)

@@ -162,7 +162,7 @@ func TestNewerShapesAreNotMisread(t *testing.T) {
 	}
 	s, _ := h.create(t)
 	if _, err := h.store.DecodeCompletion(t.Context(), "completion."+string(s.ID), nil,
-		[]byte(`{"v":5,"account":{"id":"a"}}`)); !errors.Is(err, natsconf.ErrNewer) {
+		[]byte(`{"v":6,"account":{"id":"a"}}`)); !errors.Is(err, natsconf.ErrNewer) {
 		t.Errorf("completion: %v", err)
 	}
 	if _, err := h.store.DecodeResend("resend."+string(s.ID)+".2",

@@ -61,7 +61,7 @@ const (
 	adminServer  = "admin server"
 )
 
-// add gives the process an actor, which runs once its layer starts.
+// add returns an actor of the process, which runs once its layer starts.
 func (p *Program) add(name string, s supervise.Service) *supervise.Actor {
 	a := supervise.New(name, s)
 	p.actors[name], p.added[name] = a, a

@@ -36,7 +36,7 @@ type networkState struct {
 }
 
 // lack returns why nobody can sign in for live sessions; nil if somebody can.
-func (ns networks) lack() error {
+func (ns *networks) lack() error {
 	if len(ns.live) > 0 || len(ns.missing) == 0 {
 		return nil
 	}
@@ -44,7 +44,7 @@ func (ns networks) lack() error {
 }
 
 // states returns the networks that users sign in with, each with why it cannot be used now.
-func (ns networks) states() (all []networkState) {
+func (ns *networks) states() (all []networkState) {
 	for _, n := range ns.signIn() {
 		all = append(all, networkState{n.ID(), n.Available})
 	}
@@ -52,7 +52,7 @@ func (ns networks) states() (all []networkState) {
 }
 
 // signIn returns the networks that complete sessions, each once.
-func (ns networks) signIn() []*network.Network {
+func (ns *networks) signIn() []*network.Network {
 	if ns.test == nil || slices.Contains(ns.live, ns.test) {
 		return ns.live
 	}
@@ -60,7 +60,7 @@ func (ns networks) signIn() []*network.Network {
 }
 
 // ids are those of the networks that users sign in with.
-func (ns networks) ids() (ids []string) {
+func (ns *networks) ids() (ids []string) {
 	for _, n := range ns.states() {
 		if !slices.Contains(ids, n.id) {
 			ids = append(ids, n.id)
@@ -70,7 +70,7 @@ func (ns networks) ids() (ids []string) {
 }
 
 // managed are the networks as the management interface shows them, by their ids.
-func (ns networks) managed() (all []manage.Network) {
+func (ns *networks) managed() (all []manage.Network) {
 	for _, n := range slices.Concat(ns.signIn(), ns.logIn) {
 		i := slices.IndexFunc(all, func(m manage.Network) bool { return m.ID == n.ID() })
 		if i < 0 {
@@ -88,7 +88,7 @@ func (ns networks) managed() (all []manage.Network) {
 }
 
 // keeper keeps the metadata of all networks at hand.
-func (ns networks) keeper(log zerolog.Logger) *network.Keeper {
+func (ns *networks) keeper(log zerolog.Logger) *network.Keeper {
 	return network.NewKeeper(slices.Concat(ns.signIn(), ns.logIn), func(network string, doubts []string) {
 		log.Warn().Str("network", network).Strs("doubts", doubts).
 			Msg("an identity network publishes something odd")
@@ -96,7 +96,7 @@ func (ns networks) keeper(log zerolog.Logger) *network.Keeper {
 }
 
 // checks report to operators which networks do not answer.
-func (ns networks) checks() []web.Check {
+func (ns *networks) checks() []web.Check {
 	var checks []web.Check
 	for _, n := range ns.states() {
 		checks = append(checks, web.Check{

@@ -154,6 +154,9 @@ func startRoles(ctx context.Context, p *Program, public net.Listener) error {
 		}
 	}
 	checks := p.readiness()
+	if err := p.startAdded(ctx); err != nil { // before the edge, whose networks may wait for the store
+		return err
+	}
 	if public != nil {
 		ofEdge, err := p.addEdge(ctx, public)
 		if err != nil {

@@ -108,7 +108,7 @@ func names(t *testing.T, data []byte) string {
 		if name == "last" || !strings.HasPrefix(part, "{") {
 			continue
 		}
-		for _, below := range strings.Fields(names(t, []byte(part))) {
+		for below := range strings.FieldsSeq(names(t, []byte(part))) {
 			all = append(all, name+"."+below)
 		}
 	}

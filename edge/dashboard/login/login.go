@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"verifyd/edge/account/grant"
+	"verifyd/edge/dashboard/form"
 	"verifyd/edge/dashboard/logins"
 	"verifyd/edge/dashboard/paths"
 	"verifyd/edge/dashboard/site"
@@ -84,7 +85,7 @@ func (h *Handler) leave(w http.ResponseWriter, r *http.Request) {
 	}
 	to, err := n.AuthURL(r.Context(), f.Attempt)
 	if err != nil {
-		h.failed(w, n.ID(), err)
+		h.failed(w, f, err)
 		return
 	}
 	h.flows.MakeRoom(w, r)
@@ -95,10 +96,18 @@ func (h *Handler) leave(w http.ResponseWriter, r *http.Request) {
 	page.SeeOther(w, to)
 }
 
+// again is the page on which a sign-in that came to nothing can be tried once more.
+func again(f flow.Flow) string {
+	if f.Attempt.MaxAge > 0 {
+		return paths.Again + "?" + form.Query("next", f.About)
+	}
+	return paths.Login
+}
+
 // failed redirects to the login after a try without a verdict of the network.
-func (h *Handler) failed(w http.ResponseWriter, id string, err error) {
+func (h *Handler) failed(w http.ResponseWriter, f flow.Flow, err error) {
 	code := flashFailed
-	line := h.Log.Info().Str("network", id)
+	line := h.Log.Info().Str("network", f.Network)
 	if t, ok := errors.AsType[*network.Error](err); ok {
 		line = line.Str("stage", t.Stage).Str("class", t.Class)
 		if network.Passing(t.Class) {
@@ -106,7 +115,7 @@ func (h *Handler) failed(w http.ResponseWriter, id string, err error) {
 		}
 	}
 	line.Msg("a login to the dashboard did not finish")
-	h.Done(w, code, paths.Login)
+	h.Done(w, code, again(f))
 }
 
 // finishWithin bounds the time from the return to the login: spending the attempt, asking the provider,
@@ -128,8 +137,8 @@ func (h *Handler) finish(w http.ResponseWriter, r *http.Request) {
 		h.DrawProblem(w, nil, problemLost)
 		return
 	}
-	address := web.EventFrom(r.Context()).ClientIP
-	if wait := h.Attempts.Return(limit.TripDashboard, address, "", h.Now()); wait > 0 {
+	if wait := h.Attempts.Return(limit.TripDashboard, web.EventFrom(r.Context()).ClientIP, "",
+		h.Now()); wait > 0 {
 		h.drawOften(w, wait, "reload this page")
 		return
 	}
@@ -151,17 +160,17 @@ func (h *Handler) finish(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if spent {
-		h.failed(w, f.Network, errElsewhere)
+		h.failed(w, f, errElsewhere)
 		return
 	}
 	who, err := h.judge(ctx, f, q, r.PathValue("network"))
 	switch {
 	case errors.Is(err, network.ErrDeclined):
-		h.Done(w, flashDeclined, paths.Login)
+		h.Done(w, flashDeclined, again(f))
 	case err != nil:
-		h.failed(w, f.Network, err)
+		h.failed(w, f, err)
 	default:
-		h.Attempts.Vouched(limit.TripDashboard, address)
+		h.Attempts.Vouched(limit.TripDashboard, web.EventFrom(r.Context()).ClientIP)
 		l := logins.Login{
 			Network: h.network(f.Network).Namespace(), Subject: who.Subject, Name: who.DisplayName,
 			Email: who.Email, SignedInAgo: who.SignedInAgo,

@@ -144,10 +144,10 @@ func (a accountShowCmd) Run(ctx context.Context, c command.Console) error {
 			return err
 		}
 		tables, err := everythingOf(ctx, m, id)
-		if err != nil {
+		if tables == nil || command.Lists(err) != nil {
 			return command.BadInput(err)
 		}
-		return errors.Join(a.Print(c.Out, tables...), unread)
+		return errors.Join(a.Print(c.Out, tables...), unread, err)
 	})
 }
 

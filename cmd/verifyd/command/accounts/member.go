@@ -93,8 +93,8 @@ func (i memberInviteCmd) Run(ctx context.Context, c command.Console) error {
 		if err != nil {
 			return command.BadInput(err)
 		}
-		return handOut(c, base+made.Link, fmt.Sprintf("Whoever follows the link until %s, and logs in, is %s "+
-			"of %s: send it as you would a password. "+
+		return handOut(c, base+made.Link, fmt.Sprintf("Whoever follows the link until %s, and logs in, is "+
+			"%s of %s: send it as you would a password. "+
 			"To withdraw it: verifyd member withdraw --account %s %s",
 			table.Instant(made.ExpiresAt), made.Role, a.Name, a.ID, made.ID), nil)
 	})
